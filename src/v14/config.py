@@ -1,0 +1,100 @@
+"""Options of a V14 directory and the environment switches: read once, unknown or bad values are errors."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from v14.errors import OptionError
+from v14.types import MAX_EVENT_TOKENS
+
+CONFIG_KEY = "v14"
+"""Key of the options in a V14 directory's `config.json`."""
+
+ENV_PREFIX = "SGLANG_V14_"
+
+
+class Options(BaseModel):
+    """Memory options of a V14 directory (`config.json`, key `v14`).
+
+    Thresholds are in units of a vote (`v14.recall.votes`); sizes are in tokens.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    event_tokens: int = Field(MAX_EVENT_TOKENS, ge=1, le=MAX_EVENT_TOKENS, description="longest event that is cut")
+    write_generated: bool = Field(True, description="store what the model wrote, not only what it read")
+    cue_tokens: int = Field(128, ge=1, description="how many of a prompt's last tokens ask for a recall")
+    recall_floor: float = Field(description="lowest vote that recalls an event")
+    recall_ratio: float = Field(0.5, ge=0, le=1, description="lowest vote as a share of the request's best one")
+    recall_max_events: int = Field(4, ge=1, description="most events recalled for one request")
+    recall_budget_tokens: int = Field(512, ge=1, description="most tokens recalled for one request")
+    reinstate: Literal["kv", "reread"] = Field("kv", description="place the stored trace, or read its tokens again")
+    recall_while_decoding: Literal[False] = Field(False, description="not available yet: only false is accepted")
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], source: str) -> "Options":
+        """Options from plain values; `source` names the file in the error that a bad value raises."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise OptionError(f"{source}, key {CONFIG_KEY!r}: {lines}. Correct the value or run `v14 upgrade` again.") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switches:
+    """The environment: every `SGLANG_V14_*` variable there is."""
+
+    memory: bool = True
+    memory_home: Path = Path("/memory")
+    max_buffer_gb: float = 24.0
+    profile: bool = False
+    trace: bool = False
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> "Switches":
+        """Parse the environment; an unknown `SGLANG_V14_*` name or a bad value is an `OptionError`."""
+        known = {
+            "MEMORY": ("memory", _flag),
+            "MEMORY_HOME": ("memory_home", _path),
+            "MAX_BUFFER_GB": ("max_buffer_gb", _positive),
+            "PROFILE": ("profile", _flag),
+            "TRACE": ("trace", _flag),
+        }
+        values: dict[str, Any] = {}
+        for name, text in environ.items():
+            if not name.startswith(ENV_PREFIX):
+                continue
+            if name.removeprefix(ENV_PREFIX) not in known:
+                names = ", ".join(ENV_PREFIX + key for key in known)
+                raise OptionError(f"unknown environment variable {name}; the memory knows {names}. Unset it.")
+            field, parse = known[name.removeprefix(ENV_PREFIX)]
+            values[field] = parse(name, text)
+        return cls(**values)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text not in ("0", "1"):
+        raise OptionError(f"{name}={text!r} is neither 0 nor 1")
+    return text == "1"
+
+
+def _path(name: str, text: str) -> Path:
+    if not text:
+        raise OptionError(f"{name} is empty; give the directory of the store or unset it")
+    return Path(text)
+
+
+def _positive(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise OptionError(f"{name}={text!r} is not a number of gigabytes above 0")
+    return value

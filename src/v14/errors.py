@@ -1,0 +1,33 @@
+"""Every error a user can meet. Each message names the setting or file at fault and the remedy."""
+
+
+class V14Error(ValueError):
+    """Base of all errors that a user can cause and mend."""
+
+
+class OptionError(V14Error):
+    """An option or environment variable is unknown or has a value that cannot work."""
+
+
+class UpgradeError(V14Error):
+    """A checkpoint cannot become a V14 directory."""
+
+
+class DirectoryError(V14Error):
+    """A V14 directory is incomplete, of another version, or not one at all."""
+
+
+class UnsupportedModelError(V14Error):
+    """The model has something that the memory cannot serve; the message names it."""
+
+
+class StoreError(V14Error):
+    """The store cannot be opened, read or written."""
+
+
+class StoreVersionError(StoreError):
+    """A file of the store was written by another format version."""
+
+
+class TraceCorruptError(StoreError):
+    """A stored trace does not match its catalog row; that event is set aside and the rest serves."""

@@ -1,0 +1,95 @@
+"""What a V14 directory says about its model: the one file that both engines and the upgrade share.
+
+    config.json            the checkpoint's own, with the V14 architecture name, `auto_map` and the options (key `v14`)
+    v14/profile.json       format version, base architecture, weights id, geometry, turn format, voters, measurements
+    v14/voters.safetensors the null cue (queries, context_lse)
+    configuration_v14.py, modeling_v14.py   remote code for Transformers
+    *.safetensors, tokenizer files          links to, or copies of, the checkpoint's
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from v14.config import CONFIG_KEY, Options
+from v14.errors import DirectoryError
+from v14.events.turns import TurnFormat
+from v14.geometry import Geometry
+from v14.recall.voters import Voters
+from v14.types import Cue
+
+PROFILE_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Everything the memory knows about one set of weights.
+
+    `weights_id` names them (`sha256:…`, see `v14.upgrade.weights`); `measured` keeps the calibration's figures
+    for people to read.
+    """
+
+    base_architecture: str
+    weights_id: str
+    geometry: Geometry
+    turns: TurnFormat
+    sentence_ends: frozenset[int]
+    voters: Voters
+    options: Options
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, directory: Path) -> None:
+        """Write `v14/profile.json` and `v14/voters.safetensors` (the options go into `config.json`)."""
+        room = directory / "v14"
+        room.mkdir(exist_ok=True)
+        null = self.voters.null
+        save_file({"queries": null.queries.contiguous(), "context_lse": null.context_lse.contiguous()}, room / "voters.safetensors")
+        data = {
+            "version": PROFILE_VERSION,
+            "base_architecture": self.base_architecture,
+            "weights_id": self.weights_id,
+            "geometry": self.geometry.to_json(),
+            "turns": self.turns.to_json(),
+            "sentence_ends": sorted(self.sentence_ends),
+            "voters": {
+                "heads": [list(head) for head in self.voters.heads],
+                "weights": list(self.voters.weights),
+                "calibration": self.voters.calibration,
+            },
+            "measured": dict(self.measured),
+        }
+        (room / "profile.json").write_text(json.dumps(data, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, directory: Path) -> "Profile":
+        """Read a V14 directory. Raises `DirectoryError` or `OptionError`, naming the file."""
+        try:
+            config = json.loads((directory / "config.json").read_text())
+            data = json.loads((directory / "v14/profile.json").read_text())
+            tensors = load_file(directory / "v14/voters.safetensors")
+        except (OSError, json.JSONDecodeError) as error:
+            raise DirectoryError(f"{directory} is not a complete V14 directory ({error}); make one with `v14 upgrade`") from error
+        if data.get("version") != PROFILE_VERSION or CONFIG_KEY not in config:
+            raise DirectoryError(
+                f"{directory}: profile version {data.get('version')!r}, this package reads {PROFILE_VERSION}; run `v14 upgrade` again"
+            )
+        voters = Voters(
+            heads=tuple((layer, head) for layer, head in data["voters"]["heads"]),
+            weights=tuple(data["voters"]["weights"]),
+            calibration=data["voters"]["calibration"],
+            null=Cue(queries=tensors["queries"], context_lse=tensors["context_lse"]),
+        )
+        return cls(
+            base_architecture=data["base_architecture"],
+            weights_id=data["weights_id"],
+            geometry=Geometry.from_json(data["geometry"]),
+            turns=TurnFormat.from_json(data["turns"]),
+            sentence_ends=frozenset(data["sentence_ends"]),
+            voters=voters,
+            options=Options.parse(config[CONFIG_KEY], str(directory / "config.json")),
+            measured=data["measured"],
+        )

@@ -1,0 +1,29 @@
+"""Moving keys: a key rotated to one position becomes, by one rotation, the same key at another.
+
+RoPE turns pair i of a head by position · inv_freq[i], so moving by `delta` turns by delta · inv_freq[i] whatever the
+position was (Su et al., RoFormer, arXiv 2104.09864, eq. 16). Computed in fp32, angles in fp64.
+"""
+
+import torch
+
+from v14.geometry import Geometry, Rotary
+
+
+def rotate(x: torch.Tensor, rotary: Rotary | None, delta: int) -> torch.Tensor:
+    """Keys or queries `[..., D]` moved by `delta` positions (negative: towards the start); dtype kept."""
+    if rotary is None or delta == 0:
+        return x
+    inv_freq = torch.tensor(rotary.inv_freq, dtype=torch.float64, device=x.device)
+    angle = inv_freq * delta
+    cos, sin = angle.cos().float(), angle.sin().float()
+    half = len(rotary.inv_freq)
+    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
+    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
+    return torch.cat([turned, rest], dim=-1) if rest.shape[-1] else turned
+
+
+def move_keys(keys: torch.Tensor, geometry: Geometry, delta: int) -> torch.Tensor:
+    """Keys `[L, T, H, D]` of all attention layers moved by `delta` positions."""
+    if delta == 0:
+        return keys
+    return torch.stack([rotate(k, layer.rotary, delta) for k, layer in zip(keys, geometry.layers, strict=True)])
