@@ -1,0 +1,122 @@
+"""The index of a namespace: the voter keys of all its events, and their votes for a cue."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from v14.geometry import Geometry
+from v14.recall.voters import Voters
+from v14.recall.votes import scalings, shares, votes
+from v14.types import Cue, Event, Vote
+
+SLOT_STEP = 16
+"""Events are padded to a multiple of this many tokens; those of one padded length share a bucket."""
+
+CHUNK_SCORES = 1 << 22
+"""Scores computed at once (fp32), so that votes need megabytes beside the keys, whatever the number of events."""
+
+
+@dataclass
+class _Bucket:
+    """Events padded to one length. Rows from `len(ids)` on are spare: growing doubles the capacity."""
+
+    keys: torch.Tensor  # [U, capacity, T, D]
+    lengths: torch.Tensor  # [capacity] int64
+    null_shares: torch.Tensor  # [capacity, V] fp32
+    ids: list[str] = field(default_factory=list)
+
+
+class Index:
+    """Votes of one namespace's events; events come and go one by one. Not thread-safe: its owner locks."""
+
+    def __init__(self, geometry: Geometry, voters: Voters, *, dtype: torch.dtype = torch.float32) -> None:
+        """`dtype` is that of the kept keys; scores are computed in fp32 either way."""
+        self._voters = voters
+        self._rows = voters.key_rows(geometry).tolist()
+        self._scaling = scalings(geometry, voters)
+        self._num_rows = len(voters.key_heads(geometry))
+        self._dim = geometry.head_dim
+        self._dtype = dtype
+        self._buckets: dict[int, _Bucket] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        """Number of events."""
+        return len(self._places)
+
+    def __contains__(self, event_id: str) -> bool:
+        """Whether an event is here."""
+        return event_id in self._places
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all tensors, spare capacity included."""
+        tensors = [t for b in self._buckets.values() for t in (b.keys, b.lengths, b.null_shares)]
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+    def add(self, event: Event, keys: torch.Tensor) -> None:
+        """Add an event with its voter keys `[U, T, D]` (`votes.voter_keys`); a known id changes nothing."""
+        if event.id in self._places:
+            return
+        if keys.shape != (self._num_rows, event.num_tokens, self._dim):
+            wanted = (self._num_rows, event.num_tokens, self._dim)
+            raise ValueError(f"voter keys {tuple(keys.shape)} of {event.id} must be {wanted}")
+        slots = -(-event.num_tokens // SLOT_STEP) * SLOT_STEP
+        bucket = self._buckets.setdefault(slots, self._empty(slots, 0))
+        if len(bucket.ids) == len(bucket.lengths):
+            bucket = self._buckets[slots] = self._grown(bucket, slots)
+        place = len(bucket.ids)
+        bucket.keys[:, place] = 0
+        bucket.keys[:, place, : event.num_tokens] = keys.to(self._dtype)
+        bucket.lengths[place] = event.num_tokens
+        bucket.null_shares[place] = self._shares(self._voters.null, bucket, place, place + 1)
+        bucket.ids.append(event.id)
+        self._places[event.id] = (slots, place)
+
+    def remove(self, event_id: str) -> None:
+        """Take an event out; an unknown id raises `KeyError`."""
+        slots, place = self._places.pop(event_id)
+        bucket = self._buckets[slots]
+        last = len(bucket.ids) - 1
+        if place != last:
+            # The last event moves into the gap, so that the live rows stay together.
+            bucket.keys[:, place] = bucket.keys[:, last]
+            bucket.lengths[place] = bucket.lengths[last]
+            bucket.null_shares[place] = bucket.null_shares[last]
+            bucket.ids[place] = bucket.ids[last]
+            self._places[bucket.ids[place]] = (slots, place)
+        bucket.ids.pop()
+        if not bucket.ids:
+            del self._buckets[slots]
+
+    def votes(self, cue: Cue) -> list[Vote]:
+        """The votes of all events, strongest first."""
+        found: list[tuple[float, str]] = []
+        for slots, bucket in self._buckets.items():
+            step = max(1, CHUNK_SCORES // (slots * cue.queries.shape[1]))
+            for start in range(0, len(bucket.ids), step):
+                end = min(start + step, len(bucket.ids))
+                share = self._shares(cue, bucket, start, end)
+                values = votes(share, bucket.null_shares[start:end], self._voters)
+                found.extend(zip(values.tolist(), bucket.ids[start:end], strict=True))
+        found.sort(key=lambda item: -item[0])
+        return [Vote(event_id=event_id, value=value) for value, event_id in found]
+
+    def _shares(self, cue: Cue, bucket: _Bucket, start: int, end: int) -> torch.Tensor:
+        return shares(cue, bucket.keys[:, start:end], bucket.lengths[start:end], self._rows, self._scaling)
+
+    def _empty(self, slots: int, capacity: int) -> _Bucket:
+        return _Bucket(
+            keys=torch.empty(self._num_rows, capacity, slots, self._dim, dtype=self._dtype),
+            lengths=torch.empty(capacity, dtype=torch.int64),
+            null_shares=torch.empty(capacity, len(self._voters.heads)),
+        )
+
+    def _grown(self, bucket: _Bucket, slots: int) -> _Bucket:
+        used = len(bucket.ids)
+        grown = self._empty(slots, max(8, 2 * used))
+        grown.keys[:, :used] = bucket.keys
+        grown.lengths[:used] = bucket.lengths
+        grown.null_shares[:used] = bucket.null_shares
+        grown.ids = bucket.ids
+        return grown

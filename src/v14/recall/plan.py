@@ -1,0 +1,115 @@
+"""From votes to a plan: which events to reinstate for one request, and why."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+from v14.config import Options
+from v14.types import Event, Plan, Vote
+
+TRACED_VOTES = 8
+"""How many of the best votes a plan keeps for the trace."""
+
+
+def make_plan(
+    ranked: Sequence[Vote],
+    events: Mapping[str, Event],
+    options: Options,
+    *,
+    prompt_token_ids: Sequence[int],
+    budget_tokens: int,
+) -> Plan:
+    """Choose the events to recall.
+
+    ranked: votes of the namespace, strongest first (`Index.votes`). events: the namespace's events by id, in order of
+    insertion; a vote for an id that is not there is passed over (it was forgotten meanwhile). An event is recalled
+    when its vote reaches `recall_floor` and, as a share of the best vote that can be recalled, `recall_ratio`;
+    at most `recall_max_events` and `budget_tokens` tokens. What the prompt holds already is not recalled, and of
+    events that say the same (equal bodies, or one the beginning of the other) only the longest, or newest, is.
+    """
+    prompt = _packed(prompt_token_ids)
+    candidates: list[Event] = []
+    best: float | None = None
+    num_above, num_in_prompt = 0, 0
+    for vote in ranked:
+        if vote.value < options.recall_floor or (best is not None and vote.value < options.recall_ratio * best):
+            break
+        event = events.get(vote.event_id)
+        if event is None:
+            continue
+        num_above += 1
+        if _contains(prompt, _packed(_body(event))):
+            num_in_prompt += 1
+            continue
+        best = vote.value if best is None else best
+        _merge(candidates, event)
+    chosen = _within(candidates, options.recall_max_events, budget_tokens)
+    order = {id: place for place, id in enumerate(events)} if len(chosen) > 1 else {}
+    chosen.sort(key=lambda event: (event.said_at, order.get(event.id, 0)))
+    return Plan(
+        events=tuple(chosen),
+        votes=tuple(ranked[:TRACED_VOTES]),
+        reason=_reason(ranked, options, num_above, num_in_prompt, len(candidates), len(chosen), budget_tokens),
+    )
+
+
+def _merge(candidates: list[Event], event: Event) -> None:
+    """Append the event unless one says the same; of two that do, the longer, then the newer keeps the place."""
+    for place, other in enumerate(candidates):
+        shorter, longer = sorted((_body(event), _body(other)), key=len)
+        if longer[: len(shorter)] == shorter:
+            if (len(_body(event)), event.said_at) > (len(_body(other)), other.said_at):
+                candidates[place] = event
+            return
+    candidates.append(event)
+
+
+def _within(candidates: Sequence[Event], max_events: int, budget_tokens: int) -> list[Event]:
+    """The strongest candidates that fit; one that is too long leaves its room to the next."""
+    chosen: list[Event] = []
+    left = budget_tokens
+    for event in candidates:
+        if len(chosen) < max_events and event.num_tokens <= left:
+            chosen.append(event)
+            left -= event.num_tokens
+    return chosen
+
+
+def _body(event: Event) -> tuple[int, ...]:
+    return event.token_ids[: event.num_tokens - event.closing_len]
+
+
+def _packed(token_ids: Sequence[int]) -> bytes:
+    return array("q", token_ids).tobytes()
+
+
+def _contains(prompt: bytes, body: bytes) -> bool:
+    """Whether one run of packed 64-bit ids occurs in another: a match of bytes counts only on an id's border."""
+    place = prompt.find(body)
+    while place >= 0 and place % 8:
+        place = prompt.find(body, place + 1)
+    return place >= 0
+
+
+def _reason(
+    ranked: Sequence[Vote],
+    options: Options,
+    num_above: int,
+    num_in_prompt: int,
+    num_candidates: int,
+    num_chosen: int,
+    budget_tokens: int,
+) -> str:
+    if not ranked:
+        return "nothing is stored"
+    if not num_above:
+        return f"no vote reaches the floor: the best is {ranked[0].value:.3f}, the floor {options.recall_floor:.3f}"
+    bar = f"floor {options.recall_floor:.3f} and ratio {options.recall_ratio:g}"
+    parts = [f"{num_chosen} recalled of {num_above} above {bar}"]
+    if num_in_prompt:
+        parts.append(f"{num_in_prompt} stand in the prompt already")
+    if num_above - num_in_prompt > num_candidates:
+        parts.append(f"{num_above - num_in_prompt - num_candidates} say the same as another")
+    if num_candidates > num_chosen:
+        limit = f"{options.recall_max_events} events and {budget_tokens} tokens"
+        parts.append(f"{num_candidates - num_chosen} over the limit of {limit}")
+    return "; ".join(parts)

@@ -1,0 +1,93 @@
+"""Votes: the calibrated share of a cue's attention that an event would take if it stood directly in front.
+
+For voter v and cue token t, with scaled scores s of the event's keys and the log-sum-exp c of all keys that the prompt
+itself gives that token, the event would take the share
+
+    exp(lse(s)) / (exp(lse(s)) + exp(c))  =  sigmoid(lse(s) - c)
+
+of the head's attention: the softmax over the concatenation, without computing it. Shares are averaged over the cue's
+tokens, the share of a content-free cue is removed, and the voters' values are summed with their weights. Calibrating
+retrieval by a content-free query follows in-context re-ranking (arXiv 2410.02642), picking heads QRHead (arXiv
+2506.09944).
+
+A window of a sliding layer limits what the prompt itself offers (`context_lse`), not the event: placed directly in
+front it is inside the window of the first tokens, and a vote asks what an event is about, not how far away it is.
+
+Shapes: see `v14.types`; besides, U rows of voter keys, N events.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from v14.geometry import AttentionLayer, Geometry
+from v14.recall.voters import Voters
+from v14.reinstate.rotation import rotate
+from v14.types import Cue
+
+SHARE_FLOOR = 1e-4
+"""Shares below this count as this in a log-ratio: what no token could notice must not decide."""
+
+CALIBRATIONS = ("subtract", "log-ratio")
+
+
+def voter_keys(keys_of_layers: torch.Tensor, geometry: Geometry, voters: Voters) -> torch.Tensor:
+    """The keys that voters read of one event, `[U, T, D]` fp32, rotated so that the event ends at position 0.
+
+    `keys_of_layers` is `[S, T, H, D]`, the event's keys at `voters.slots`, rotated as if it began at position 0.
+    Token j then stands at j - T: directly in front of a part whose first token is at position 0.
+    """
+    places = {layer: place for place, layer in enumerate(voters.layers)}
+    if keys_of_layers.dim() != 4 or keys_of_layers.shape[0] != len(places):
+        raise ValueError(f"keys {tuple(keys_of_layers.shape)} must be [S, T, H, D] with S = {len(places)} voter layers")
+    num_tokens = keys_of_layers.shape[1]
+    rows = [
+        rotate(keys_of_layers[places[layer], :, head].float(), _layer(geometry, layer).rotary, -num_tokens)
+        for layer, head in voters.key_heads(geometry)
+    ]
+    return torch.stack(rows)
+
+
+def scalings(geometry: Geometry, voters: Voters) -> tuple[float, ...]:
+    """What multiplies q·k at each voter."""
+    return tuple(_layer(geometry, layer).scaling for layer, _ in voters.heads)
+
+
+def shares(
+    cue: Cue, keys: torch.Tensor, lengths: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]
+) -> torch.Tensor:
+    """Mean attention share of each event at each voter, `[N, V]` fp32 in [0, 1].
+
+    keys: `[U, N, T, D]`, events padded at the end to T; lengths: `[N]` int64, the tokens that count; rows: for each
+    voter its place in U (`Voters.key_rows`); scaling: per voter (`scalings`).
+    """
+    _, num_events, num_slots, dim = keys.shape
+    padding = torch.arange(num_slots) >= lengths[:, None]
+    ragged = bool(padding.any())
+    columns = []
+    for voter, (row, scale) in enumerate(zip(rows, scaling, strict=True)):
+        queries = cue.queries[voter] * scale
+        scores = keys[row].reshape(num_events * num_slots, dim).float() @ queries.T
+        scores = scores.view(num_events, num_slots, -1)
+        if ragged:
+            scores.masked_fill_(padding[:, :, None], -torch.inf)
+        columns.append(torch.sigmoid(scores.logsumexp(1) - cue.context_lse[voter]).mean(-1))
+    return torch.stack(columns, dim=-1)
+
+
+def calibrate(share: torch.Tensor, null_share: torch.Tensor, calibration: str) -> torch.Tensor:
+    """A share with the content-free cue's share removed: a difference, or the natural log of the ratio."""
+    if calibration == "subtract":
+        return share - null_share
+    if calibration == "log-ratio":
+        return share.clamp_min(SHARE_FLOOR).log() - null_share.clamp_min(SHARE_FLOOR).log()
+    raise ValueError(f"unknown calibration {calibration!r}; there are {', '.join(CALIBRATIONS)}")
+
+
+def votes(share: torch.Tensor, null_share: torch.Tensor, voters: Voters) -> torch.Tensor:
+    """Votes `[N]` from shares and null shares `[N, V]`."""
+    return calibrate(share, null_share, voters.calibration) @ torch.tensor(voters.weights)
+
+
+def _layer(geometry: Geometry, layer_index: int) -> AttentionLayer:
+    return geometry.layers[geometry.slot(layer_index)]
