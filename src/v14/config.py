@@ -43,7 +43,9 @@ class Options(BaseModel):
             return cls.model_validate(dict(data))
         except ValidationError as error:
             lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise OptionError(f"{source}, key {CONFIG_KEY!r}: {lines}. Correct the value or run `v14 upgrade` again.") from error
+            raise OptionError(
+                f"{source}, key {CONFIG_KEY!r}: {lines}. Correct the value or run `v14 upgrade` again."
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,3 +31,7 @@ class StoreVersionError(StoreError):
 
 class TraceCorruptError(StoreError):
     """A stored trace does not match its catalog row; that event is set aside and the rest serves."""
+
+
+class CheckError(V14Error):
+    """A server under check did not start, stopped, or answered a request with an error."""

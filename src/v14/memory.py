@@ -191,7 +191,9 @@ class Session:
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
         if self.memory.switches.trace:
             recalled = [event.id for event in plan.events]
-            logger.info("trace namespace=%s votes=%s recalled=%s reason=%s", self.namespace, plan.votes, recalled, plan.reason)
+            logger.info(
+                "trace namespace=%s votes=%s recalled=%s reason=%s", self.namespace, plan.votes, recalled, plan.reason
+            )
         return plan
 
     def _events(self, ids: Sequence[str]) -> Sequence[Event]:
@@ -246,7 +248,9 @@ class Session:
                 continue
             start = positions[cut.start]
             keys, values = read_kv(start, start + cut.event.num_tokens)
-            trace = Trace(keys=move_keys(keys, memory.profile.geometry, -start).contiguous(), values=values.contiguous())
+            trace = Trace(
+                keys=move_keys(keys, memory.profile.geometry, -start).contiguous(), values=values.contiguous()
+            )
             new.append((cut.event, trace))
             known.add(cut.event.id)
         if new:

@@ -1,10 +1,10 @@
 """What a V14 directory says about its model: the one file that both engines and the upgrade share.
 
-    config.json            the checkpoint's own, with the V14 architecture name, `auto_map` and the options (key `v14`)
-    v14/profile.json       format version, base architecture, weights id, geometry, turn format, voters, measurements
-    v14/voters.safetensors the null cue (queries, context_lse)
-    configuration_v14.py, modeling_v14.py   remote code for Transformers
-    *.safetensors, tokenizer files          links to, or copies of, the checkpoint's
+config.json            the checkpoint's own, with the V14 architecture name, `auto_map` and the options (key `v14`)
+v14/profile.json       format version, base architecture, weights id, geometry, turn format, voters, measurements
+v14/voters.safetensors the null cue (queries, context_lse)
+configuration_v14.py, modeling_v14.py   remote code for Transformers
+*.safetensors, tokenizer files          links to, or copies of, the checkpoint's
 """
 
 import json
@@ -47,7 +47,10 @@ class Profile:
         room = directory / "v14"
         room.mkdir(exist_ok=True)
         null = self.voters.null
-        save_file({"queries": null.queries.contiguous(), "context_lse": null.context_lse.contiguous()}, room / "voters.safetensors")
+        save_file(
+            {"queries": null.queries.contiguous(), "context_lse": null.context_lse.contiguous()},
+            room / "voters.safetensors",
+        )
         data = {
             "version": PROFILE_VERSION,
             "base_architecture": self.base_architecture,
@@ -72,7 +75,9 @@ class Profile:
             data = json.loads((directory / "v14/profile.json").read_text())
             tensors = load_file(directory / "v14/voters.safetensors")
         except (OSError, json.JSONDecodeError) as error:
-            raise DirectoryError(f"{directory} is not a complete V14 directory ({error}); make one with `v14 upgrade`") from error
+            raise DirectoryError(
+                f"{directory} is not a complete V14 directory ({error}); make one with `v14 upgrade`"
+            ) from error
         if data.get("version") != PROFILE_VERSION or CONFIG_KEY not in config:
             raise DirectoryError(
                 f"{directory}: profile version {data.get('version')!r}, this package reads {PROFILE_VERSION}; run `v14 upgrade` again"

@@ -79,7 +79,9 @@ class Trace:
     def __post_init__(self) -> None:
         """Check shapes, dtypes and device."""
         if self.keys.dim() != 4 or self.keys.shape != self.values.shape:
-            raise ValueError(f"keys {tuple(self.keys.shape)} and values {tuple(self.values.shape)} must be one [L, T, H, D]")
+            raise ValueError(
+                f"keys {tuple(self.keys.shape)} and values {tuple(self.values.shape)} must be one [L, T, H, D]"
+            )
         if self.keys.dtype != self.values.dtype or not self.keys.is_floating_point():
             raise ValueError(f"keys ({self.keys.dtype}) and values ({self.values.dtype}) must share a floating dtype")
         if self.keys.device.type != "cpu" or self.values.device.type != "cpu":
@@ -112,7 +114,9 @@ class Cue:
     def __post_init__(self) -> None:
         """Check shapes."""
         if self.queries.dim() != 3 or self.context_lse.shape != self.queries.shape[:2]:
-            raise ValueError(f"queries {tuple(self.queries.shape)} need context_lse {tuple(self.context_lse.shape)} = [V, Q]")
+            raise ValueError(
+                f"queries {tuple(self.queries.shape)} need context_lse {tuple(self.context_lse.shape)} = [V, Q]"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,9 +52,7 @@ class Transcripts:
         return found
 
 
-def _prefix_digests(
-    namespace: str, token_ids: Sequence[int], lengths: Sequence[int]
-) -> Iterable[tuple[int, bytes]]:
+def _prefix_digests(namespace: str, token_ids: Sequence[int], lengths: Sequence[int]) -> Iterable[tuple[int, bytes]]:
     """SHA-256 of namespace and prefix for each length (ascending), in one pass over the tokens."""
     digest = hashlib.sha256(struct.pack("<q", len(namespace)) + namespace.encode())
     done = 0

@@ -1,0 +1,12 @@
+"""SGLang with memory: a plugin of an unmodified engine. Only this folder imports sglang.
+
+plugin.py        entry point: switches, seams, hooks
+seams.py         every symbol of SGLang that is touched, with its parameters
+server_args.py   server arguments that the memory does not serve, refused by name
+directory.py     which model paths are V14 directories
+ticket.py        what the HTTP process tells the scheduler about one request
+front.py         HTTP process: namespaces, the probe and the real request
+reading.py       scheduler process: how one request is read
+runtime.py       scheduler process: the memory beside the engine's pools
+hooks/           the functions that SGLang calls, one file per concern
+"""

@@ -1,0 +1,28 @@
+"""The functions that SGLang calls. `TABLE` pairs every seam with its hook: hooks are data.
+
+BEFORE hooks may replace the arguments, AFTER hooks the result, AROUND hooks wrap the call. Each is quick to return
+when its process serves no V14 directory.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from v14.engines.sglang import seams
+from v14.engines.sglang.hooks import architecture, front, observe, probe, requests, span, start
+
+TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
+    (seams.PARSE_CONFIG, "after", architecture.serve_native),
+    (seams.CHECK_SERVER_ARGS, "after", start.refuse_unserved),
+    (seams.SCHEDULER_INIT, "after", start.open_memory),
+    (seams.CONVERT_CHAT, "after", front.keep_user),
+    (seams.CONVERT_COMPLETION, "after", front.keep_user),
+    (seams.GENERATE_REQUEST, "around", front.generate_with_memory),
+    (seams.BUILD_CHAT_RESPONSE, "after", front.report_in_reply),
+    (seams.HANDLE_REQUEST, "before", requests.arrive),
+    (seams.ENQUEUE, "before", requests.attach),
+    (seams.MAX_PREFIX, "after", probe.compute_cue_tokens),
+    (seams.FORWARD, "around", probe.watch_forward),
+    (seams.EXTEND_TORCH_NATIVE, "before", probe.keep_queries),
+    (seams.NEXT_ROUND, "before", span.place_before_match),
+    (seams.RELEASE_KV, "before", observe.store_finished),
+)

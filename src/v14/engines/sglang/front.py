@@ -1,0 +1,170 @@
+"""The HTTP process: whose memory a request has, and the probe that goes before it.
+
+    client ──▶ front ──▶ probe ──▶ scheduler: votes, plan ──▶ front ──▶ request with placements ──▶ scheduler
+
+A namespace in which nothing was ever written is not probed, so that an empty memory costs nothing and changes nothing.
+"""
+
+import logging
+import re
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from v14.config import Switches
+from v14.engines.sglang.ticket import KEY, Mode, Operation, Ticket, radix_key
+from v14.memory import DEFAULT_NAMESPACE
+from v14.reinstate.transcripts import Placement
+
+logger = logging.getLogger("v14")
+
+NAMESPACE_HEADER = "x-v14-namespace"
+MODE_HEADER = "x-v14-memory"
+CHAT_HEADER = "x-v14-chat"
+MAX_NAMESPACE_CHARACTERS = 256
+HEALTH_CHECK_RID = "HEALTH_CHECK"
+USER_ATTRIBUTE = "v14_user"
+"""Where the hook on the OpenAI routes leaves the `user` field for the front."""
+
+Generate = Callable[..., AsyncIterator[dict[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """What a request asks of the memory."""
+
+    namespace: str
+    mode: Mode
+    chat_id: str = ""
+
+
+class Front:
+    """The memory's side of one TokenizerManager. `is_up` tells whether the server's own warm-up is over."""
+
+    def __init__(self, switches: Switches, namespaces: Mapping[str, int], is_up: Callable[[], bool]) -> None:
+        self.switches = switches
+        self.counters: Counter[str] = Counter()
+        self._may_hold = {name for name, count in namespaces.items() if count}
+        self._is_up = is_up
+
+    def admit(self, obj: Any, headers: Mapping[str, str]) -> Admission:
+        """Namespace and mode of a request. Raises `ValueError`, which SGLang answers with 400."""
+        namespace = headers.get(NAMESPACE_HEADER) or getattr(obj, USER_ATTRIBUTE, None) or DEFAULT_NAMESPACE
+        if len(namespace) > MAX_NAMESPACE_CHARACTERS or not namespace.isprintable():
+            raise ValueError(
+                f"the namespace ({NAMESPACE_HEADER} header or `user` field) must be at most "
+                f"{MAX_NAMESPACE_CHARACTERS} printable characters"
+            )
+        mode = headers.get(MODE_HEADER, "both").lower()
+        if mode not in ("off", "read", "write", "both"):
+            raise ValueError(f"{MODE_HEADER}: {mode!r} is none of off, read, write, both")
+        reason = self._unserved(obj)
+        if reason:
+            self.counters[f"without_memory_{reason}"] += 1
+            mode = "off"
+        chat_id = re.sub(r"[^\x21-\x7e]", "", headers.get(CHAT_HEADER, ""))[:MAX_NAMESPACE_CHARACTERS]
+        return Admission(namespace=namespace, mode=cast(Mode, mode), chat_id=chat_id)
+
+    def _unserved(self, obj: Any) -> str:
+        """Why a request is served without memory, as a counter's name; empty when it is served with it."""
+        if not self._is_up():
+            return "warm_up"
+        if isinstance(obj.rid, str) and obj.rid.startswith(HEALTH_CHECK_RID):
+            return "health_check"
+        ids = obj.input_ids
+        single = isinstance(obj.text, str) or (bool(ids) and isinstance(ids[0], int))
+        if not single or not isinstance(obj.sampling_params, dict) or obj.sampling_params.get("n", 1) != 1:
+            return "batch"
+        if obj.image_data or obj.video_data or obj.audio_data:
+            return "multimodal"
+        if obj.session_params or getattr(obj, "session_id", None):
+            return "session"
+        if obj.return_logprob and _first_or(obj.logprob_start_len, -1) not in (None, -1):
+            return "prompt_logprobs"
+        return ""
+
+    def ticket(
+        self, obj: Any, admission: Admission, operation: Operation, placements: tuple[Placement, ...] = ()
+    ) -> str:
+        """The ticket that goes with a request, as it stands in `custom_params`."""
+        return Ticket(
+            operation=operation,
+            namespace=admission.namespace,
+            mode=admission.mode,
+            chat_id=admission.chat_id,
+            max_new_tokens=int(obj.sampling_params.get("max_new_tokens") or 128),
+            placements=placements,
+        ).dump()
+
+    async def generate(
+        self, original: Generate, make_probe: Callable[..., Any], obj: Any, request: Any, headers: Mapping[str, str]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """SGLang's `generate_request`, with a probe in front of it and the memory's report at its end."""
+        admission = self.admit(obj, headers)
+        _strip_client_ticket(obj)
+        own_key = obj.extra_key
+        if isinstance(own_key, str) or own_key is None:
+            obj.extra_key = radix_key(admission.namespace, admission.mode, own_key)
+        report: dict[str, Any] = {"namespace": admission.namespace, "memory": admission.mode, "recalled": []}
+        if admission.mode != "off":
+            obj.rid = obj.rid or uuid.uuid4().hex
+            if admission.mode != "write" and admission.namespace in self._may_hold:
+                report |= await self._probe(original, make_probe, obj, admission)
+            if admission.mode != "read":
+                self._may_hold.add(admission.namespace)
+            placements = tuple(Placement(**p) for p in report.pop("placements", ()))
+            _set_ticket(obj, self.ticket(obj, admission, "serve", placements))
+        async for output in original(obj, request):
+            yield _with_report(output, report)
+
+    async def _probe(
+        self, original: Generate, make_probe: Callable[..., Any], obj: Any, admission: Admission
+    ) -> dict[str, Any]:
+        """The scheduler's report on the prompt: placements, recalled events, votes. Empty when the probe failed."""
+        started = time.perf_counter()
+        probe = make_probe(obj, f"{obj.rid}#v14", {KEY: self.ticket(obj, admission, "probe")})
+        found: dict[str, Any] = {}
+        try:
+            async for output in original(probe, None):
+                found = (output.get("meta_info", {}).get(KEY) or [{}])[-1] or found
+        except ValueError as error:
+            # The request itself meets the same error (a prompt that is too long, say) and answers the client.
+            logger.info("probe refused: %s", error)
+        if not found:
+            self.counters["failed_probe"] += 1
+        return {**found, "probe_ms": round((time.perf_counter() - started) * 1e3, 3)}
+
+
+def _first_or(value: Any, default: Any) -> Any:
+    return (value[0] if value else default) if isinstance(value, list) else value
+
+
+def _strip_client_ticket(obj: Any) -> None:
+    params = obj.sampling_params
+    for entry in params if isinstance(params, list) else [params]:
+        if isinstance(entry, dict) and isinstance(entry.get("custom_params"), dict):
+            entry["custom_params"].pop(KEY, None)
+
+
+def _set_ticket(obj: Any, ticket: str) -> None:
+    obj.sampling_params = {
+        **obj.sampling_params,
+        "custom_params": {**(obj.sampling_params.get("custom_params") or {}), KEY: ticket},
+    }
+
+
+def _with_report(output: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
+    """Take the span out of the usage figures, and add the report to the last output."""
+    meta = output.get("meta_info") if isinstance(output, dict) else None
+    if not isinstance(meta, dict):
+        return output
+    span_tokens = report.get("span_tokens", 0)
+    for name in ("prompt_tokens", "cached_tokens"):
+        if span_tokens and isinstance(meta.get(name), int):
+            meta[name] = max(0, meta[name] - span_tokens)
+    if meta.get("finish_reason") is not None:
+        meta[KEY] = report
+    return output

@@ -1,0 +1,78 @@
+"""The HTTP process: binds `v14.engines.sglang.front.Front` to SGLang's request path."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from sglang.srt.managers.io_struct import GenerateReqInput
+from sglang.srt.managers.tokenizer_manager import ServerStatus
+
+from v14.config import Switches
+from v14.engines.sglang.directory import is_v14_directory, load_profile
+from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
+from v14.engines.sglang.ticket import KEY
+from v14.store.directory import namespaces_on_disk
+
+FRONT_ATTRIBUTE = "v14_front"
+
+
+def keep_user(result: Any, serving: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+    """Carry the `user` field of an OpenAI request on to the front; SGLang itself drops it."""
+    user = getattr(request, "user", None)
+    if isinstance(user, str) and user:
+        setattr(result[0], USER_ATTRIBUTE, user)
+    return result
+
+
+def _front(manager: Any) -> Front | None:
+    if not hasattr(manager, FRONT_ATTRIBUTE):
+        switches = Switches.read()
+        front = None
+        if switches.memory and is_v14_directory(manager.model_path):
+            weights_id = load_profile(manager.model_path).weights_id
+            namespaces = namespaces_on_disk(switches.memory_home, weights_id)
+            front = Front(switches, namespaces, lambda: manager.server_status == ServerStatus.Up)
+        setattr(manager, FRONT_ATTRIBUTE, front)
+    found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
+    return found
+
+
+async def generate_with_memory(
+    original: Generate, manager: Any, obj: Any, request: Any = None
+) -> AsyncIterator[dict[str, Any]]:
+    """SGLang's `TokenizerManager.generate_request` with memory; other requests than generation pass through."""
+    front = _front(manager)
+    headers: Mapping[str, str] = request.headers if request is not None else {}
+
+    def bound(inner: Any, http_request: Any) -> AsyncIterator[dict[str, Any]]:
+        return original(manager, inner, http_request)
+
+    if front is None or not isinstance(obj, GenerateReqInput):
+        outputs = bound(obj, request)
+    else:
+        outputs = front.generate(bound, _probe_of, obj, request, headers)
+    async for output in outputs:
+        yield output
+
+
+def _probe_of(obj: Any, rid: str, custom_params: dict[str, Any]) -> GenerateReqInput:
+    """A request that reads the same prompt and writes one token that nobody sees."""
+    return GenerateReqInput(
+        text=obj.text,
+        input_ids=obj.input_ids,
+        sampling_params={"max_new_tokens": 1, "temperature": 0.0, "custom_params": custom_params},
+        rid=rid,
+        stream=False,
+        extra_key=obj.extra_key,
+        cache_salt=obj.cache_salt,
+        priority=obj.priority,
+    )
+
+
+def report_in_reply(
+    reply: Any, serving: Any, request: Any, ret: list[dict[str, Any]], *args: Any, **kwargs: Any
+) -> Any:
+    """Put the memory's report into the reply's `metadata`."""
+    report = ret[0].get("meta_info", {}).get(KEY) if ret else None
+    if report is not None and hasattr(reply, "metadata"):
+        reply.metadata = {**(reply.metadata or {}), KEY: report}
+    return reply

@@ -1,0 +1,34 @@
+"""A request reaches the scheduler: its reading is opened, and its token ids become the sequence to read."""
+
+from typing import Any
+
+from v14.engines.sglang import runtime
+from v14.engines.sglang.ticket import Ticket
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def arrive(scheduler: Any, recv_req: Any, **kwargs: Any) -> Arguments | None:
+    """Put spans into the token ids of a request that carries a ticket."""
+    engine = runtime.current()
+    params = getattr(recv_req.sampling_params, "custom_params", None)
+    if engine is None or not params:
+        return None
+    with engine.memory.guard("arrive"):
+        ticket = Ticket.of(params)
+        if ticket is not None:
+            recv_req.input_ids = engine.arrive(recv_req.rid, ticket, recv_req.input_ids)
+    return None
+
+
+def attach(scheduler: Any, req: Any, is_retracted: bool = False) -> Arguments | None:
+    """Hang the reading on the engine's request, where it lives and dies with it."""
+    engine = runtime.current()
+    if engine is None:
+        return None
+    reading = engine.arriving.pop(req.rid, None)
+    if reading is not None:
+        req.v14_reading = reading
+        if reading.is_probe:
+            engine.probing[req.rid] = (reading, req)
+    return None

@@ -1,0 +1,54 @@
+"""At start: refuse what cannot be served, prove that every hook is in place, open the memory."""
+
+import logging
+from typing import Any
+
+from sglang.srt.plugins.hook_registry import HookRegistry
+
+from v14.config import Switches
+from v14.engines.sglang import runtime, seams, server_args
+from v14.engines.sglang.directory import is_v14_directory, load_profile
+from v14.errors import V14Error
+from v14.memory import Memory
+
+logger = logging.getLogger("v14")
+
+
+def missing_hooks() -> list[str]:
+    """Seams whose hook SGLang has not applied (it only logs such a failure)."""
+    applied = HookRegistry._patched
+    return [f"{seam.target}: {seam.why}" for seam in seams.SEAMS if seam.target not in applied]
+
+
+def refuse(lines: list[str]) -> None:
+    """Stop with one message for everything that is wrong."""
+    if lines:
+        raise SystemExit(
+            "sglang-v14 cannot serve this model with memory:\n  "
+            + "\n  ".join(lines)
+            + "\n  (SGLANG_V14_MEMORY=0 serves the plain checkpoint)"
+        )
+
+
+def refuse_unserved(result: Any, args: Any) -> Any:
+    """After SGLang has checked its own arguments, before any process is started."""
+    if Switches.read().memory and is_v14_directory(args.model_path):
+        try:
+            load_profile(args.model_path)
+        except V14Error as error:
+            raise SystemExit(f"sglang-v14: {error}") from error
+        refuse([*missing_hooks(), *server_args.refusals(args)])
+    return result
+
+
+def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: Any) -> Any:
+    """Once the scheduler has its pools: open the store, or serve without memory if it cannot be opened."""
+    switches = Switches.read()
+    if not (switches.memory and is_v14_directory(args.model_path)):
+        return result
+    refuse([*missing_hooks(), *server_args.refusals(args)])
+    memory = Memory.open(load_profile(args.model_path), switches)
+    if memory.available:
+        runtime.install(runtime.Runtime(memory, scheduler))
+        logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
+    return result

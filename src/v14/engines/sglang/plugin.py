@@ -1,0 +1,32 @@
+"""Entry point of SGLang's plugin group `sglang.srt.plugins`: runs in every process of the server.
+
+SGLang swallows ordinary exceptions of a plugin and only logs a hook that it could not apply; what must stop the
+server is therefore a `SystemExit`, and that every hook is in place is proved later (`hooks/start.py`).
+"""
+
+from v14.config import Switches
+from v14.engines.sglang import seams
+from v14.errors import OptionError
+
+
+def load() -> None:
+    """Check switches and seams, then register every hook."""
+    try:
+        switches = Switches.read()
+    except OptionError as error:
+        raise SystemExit(f"sglang-v14: {error}") from error
+    needed = seams.SEAMS if switches.memory else (seams.PARSE_CONFIG,)
+    problems = seams.problems(needed)
+    if problems:
+        raise SystemExit(
+            f"sglang-v14 does not fit the installed SGLang (tested with {seams.TESTED_VERSIONS}):\n  "
+            + "\n  ".join(problems)
+            + "\n  Install a tested SGLang, or uninstall sglang-v14 to serve without memory."
+        )
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from v14.engines.sglang.hooks import TABLE
+
+    for seam, kind, hook in TABLE:
+        if seam in needed:
+            HookRegistry.register(seam.target, hook, HookType(kind))

@@ -1,0 +1,42 @@
+"""How one request is read: its real tokens, the spans between them, and what a probe has seen so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from v14.engines.sglang.ticket import Ticket
+from v14.memory import Layout, Sequence_, Session
+from v14.reinstate.transcripts import Placement
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """The memory's record of one request in the scheduler.
+
+    `token_ids` are the client's own; `sequence` is what the engine reads. `queries[layer]` collects a probe's
+    post-rotary queries `[n, heads, D]` from position `cue_start` of the sequence on, chunk by chunk.
+    """
+
+    ticket: Ticket
+    session: Session
+    token_ids: Sequence[int]
+    layout: Layout
+    placements: tuple[Placement, ...]
+    sequence: Sequence_
+    queries: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    is_stored: bool = False
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether the request only looks for what to recall."""
+        return self.ticket.operation == "probe"
+
+    @property
+    def new_position(self) -> int:
+        """Position in the sequence of the new part's first token."""
+        return self.sequence.positions[self.layout.new_start] if self.sequence.positions else 0
+
+    def cue_start(self, cue_tokens: int) -> int:
+        """Position in the sequence of the first token whose query belongs to the cue."""
+        return max(self.new_position, len(self.sequence.token_ids) - cue_tokens)

@@ -1,0 +1,110 @@
+"""The memory beside the engine's pools, in the scheduler process.
+
+Everything here runs on the scheduler's own thread: the radix tree, the allocators and the pools have no locks.
+"""
+
+import logging
+import time
+from array import array
+from typing import Any
+
+import torch
+
+from v14.engines.sglang.reading import Reading
+from v14.engines.sglang.ticket import Ticket
+from v14.memory import Memory
+from v14.recall.cue import build_cue
+from v14.types import Cue, Plan
+
+logger = logging.getLogger("v14")
+
+
+class Runtime:
+    """One memory and the engine it serves."""
+
+    def __init__(self, memory: Memory, scheduler: Any) -> None:
+        self.memory = memory
+        self.scheduler = scheduler
+        self.arriving: dict[str, Reading] = {}
+        self.probing: dict[str, tuple[Reading, Any]] = {}
+        self.live_batch: Any = None
+        self.voter_layers = frozenset(memory.profile.voters.layers)
+
+    @property
+    def kv_pool(self) -> Any:
+        """The engine's pool of keys and values."""
+        return self.scheduler.token_to_kv_pool_allocator.get_kvcache()
+
+    def arrive(self, rid: str, ticket: Ticket, token_ids: array[int]) -> array[int]:
+        """Open a reading for an arriving request; returns the token ids that the engine is to read."""
+        session = self.memory.session(ticket.namespace)
+        ids = tuple(token_ids)
+        layout = session.layout(ids)
+        placements = ticket.placements if ticket.operation == "serve" else layout.placements
+        sequence = session.sequence(ids, placements)
+        if len(sequence.token_ids) + ticket.max_new_tokens >= self.scheduler.max_req_len:
+            placements, sequence = (), session.sequence(ids, ())
+        self.arriving[rid] = Reading(
+            ticket=ticket, session=session, token_ids=ids, layout=layout, placements=placements, sequence=sequence
+        )
+        if ticket.operation == "serve":
+            session.record(ids, placements)
+        return array("q", sequence.token_ids)
+
+    def cue(self, reading: Reading, row: torch.Tensor) -> Cue:
+        """The cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence."""
+        voters, geometry = self.memory.profile.voters, self.memory.profile.geometry
+        queries = {layer: torch.cat(parts).float().cpu() for layer, parts in reading.queries.items()}
+        pool = self.kv_pool
+        keys = {layer: pool.get_key_buffer(layer)[row].float().cpu() for layer in voters.layers}
+        return build_cue(queries, keys, reading.new_position, geometry, voters)
+
+    def plan(self, reading: Reading, row: torch.Tensor) -> dict[str, Any]:
+        """Vote, plan, and report what the front needs to go on."""
+        started = time.perf_counter()
+        cue = self.cue(reading, row)
+        room = self.scheduler.max_req_len - len(reading.sequence.token_ids) - reading.ticket.max_new_tokens - 1
+        plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
+        vote_ms = (time.perf_counter() - started) * 1e3
+        if self.memory.switches.profile:
+            logger.info("profile vote_ms=%.2f events=%d", vote_ms, len(plan.votes))
+        return self._report(reading, plan, vote_ms)
+
+    def _report(self, reading: Reading, plan: Plan, vote_ms: float) -> dict[str, Any]:
+        placements = reading.session.placed(reading.layout, plan)
+        votes = {vote.event_id: vote.value for vote in plan.votes}
+        return {
+            "placements": [{"index": p.index, "event_ids": p.event_ids} for p in placements],
+            "span_tokens": len(reading.session.sequence(reading.token_ids, placements).token_ids)
+            - len(reading.token_ids),
+            "recalled": [
+                {
+                    "id": event.id,
+                    "chat_id": event.chat_id,
+                    "role": event.role,
+                    "said_at": event.said_at,
+                    "num_tokens": event.num_tokens,
+                    "vote": votes.get(event.id),
+                    "text": self.scheduler.tokenizer.decode(list(event.token_ids)),
+                }
+                for event in plan.events
+            ],
+            "votes": [{"id": vote.event_id, "value": vote.value} for vote in plan.votes],
+            "floor": self.memory.profile.options.recall_floor,
+            "reason": plan.reason,
+            "vote_ms": round(vote_ms, 3),
+        }
+
+
+_runtime: Runtime | None = None
+
+
+def install(runtime: Runtime | None) -> None:
+    """Make `runtime` the one that the hooks of this process use."""
+    global _runtime  # noqa: PLW0603 - one scheduler per process; hooks are plain functions that SGLang calls
+    _runtime = runtime
+
+
+def current() -> Runtime | None:
+    """The runtime of this process; None in a process, or for a model, without memory."""
+    return _runtime

@@ -1,0 +1,69 @@
+"""Server arguments that the memory does not serve: a table of rules, all reported at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """`serves` says whether a value can be served; `remedy` what to do when it cannot."""
+
+    argument: str
+    serves: Callable[[Any], bool]
+    remedy: str
+
+
+def _one(value: Any) -> bool:
+    return value in (None, 1)
+
+
+def _unset(value: Any) -> bool:
+    return not value
+
+
+def _null_mode(value: Any) -> bool:
+    return value in (None, "null")
+
+
+def _plain_kv(value: Any) -> bool:
+    return value in (None, "auto", "bf16", "bfloat16", "float16", "fp16", "float32")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(argument="tp_size", serves=_one, remedy="serve with --tp-size 1"),
+    Rule(argument="pp_size", serves=_one, remedy="serve with --pp-size 1"),
+    Rule(argument="dp_size", serves=_one, remedy="serve with --dp-size 1"),
+    Rule(argument="tokenizer_worker_num", serves=_one, remedy="serve with --tokenizer-worker-num 1"),
+    Rule(argument="page_size", serves=_one, remedy="serve with --page-size 1"),
+    Rule(
+        argument="attention_backend",
+        serves=lambda value: value in (None, "torch_native"),
+        remedy="serve with --attention-backend torch_native",
+    ),
+    Rule(argument="kv_cache_dtype", serves=_plain_kv, remedy="serve with --kv-cache-dtype auto"),
+    Rule(argument="disable_radix_cache", serves=_unset, remedy="leave out --disable-radix-cache: spans stand in it"),
+    Rule(argument="enable_hierarchical_cache", serves=_unset, remedy="leave out --enable-hierarchical-cache"),
+    Rule(argument="enable_unified_memory", serves=_unset, remedy="leave out --enable-unified-memory"),
+    Rule(argument="enable_mixed_chunk", serves=_unset, remedy="leave out --enable-mixed-chunk"),
+    Rule(argument="enable_lora", serves=_unset, remedy="leave out --enable-lora: an adapter's KV is another model's"),
+    Rule(argument="lora_paths", serves=_unset, remedy="leave out --lora-paths: an adapter's KV is another model's"),
+    Rule(argument="speculative_algorithm", serves=_unset, remedy="leave out --speculative-algorithm"),
+    Rule(argument="disaggregation_mode", serves=_null_mode, remedy="leave out --disaggregation-mode"),
+    Rule(argument="skip_tokenizer_init", serves=_unset, remedy="leave out --skip-tokenizer-init"),
+    Rule(
+        argument="json_model_override_args",
+        serves=lambda value: value in (None, "", "{}"),
+        remedy="leave out --json-model-override-args and upgrade a checkpoint whose config.json has the change",
+    ),
+)
+
+
+def refusals(server_args: Any) -> list[str]:
+    """One line for every argument that the memory does not serve; empty when all are fine."""
+    lines = []
+    for rule in RULES:
+        value = getattr(server_args, rule.argument, None)
+        if not rule.serves(value):
+            lines.append(f"--{rule.argument.replace('_', '-')} {value}: not served with memory; {rule.remedy}")
+    return lines

@@ -1,0 +1,69 @@
+"""What the HTTP process tells the scheduler about one request, carried in SGLang's own `custom_params`.
+
+The values there have to be scalars, so a ticket travels as one JSON string. A client cannot send one: the front
+removes whatever stands under the key in a request that arrives.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from v14.reinstate.transcripts import Placement
+
+KEY = "v14"
+"""Key of the ticket in `custom_params`, and of the memory's report in `meta_info` and reply metadata."""
+
+Mode = Literal["off", "read", "write", "both"]
+Operation = Literal["probe", "serve"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """A probe reads the prompt to make a plan; the request itself is served with the plan's placements.
+
+    `max_new_tokens` of the real request bounds what the context has room for.
+    """
+
+    operation: Operation
+    namespace: str
+    mode: Mode
+    chat_id: str = ""
+    max_new_tokens: int = 0
+    placements: tuple[Placement, ...] = ()
+
+    @property
+    def reads(self) -> bool:
+        """Whether the request may recall."""
+        return self.mode in ("read", "both")
+
+    @property
+    def writes(self) -> bool:
+        """Whether the request is remembered."""
+        return self.mode in ("write", "both")
+
+    def dump(self) -> str:
+        """As a JSON string."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, text: str) -> "Ticket":
+        """The inverse of `dump`."""
+        data = json.loads(text)
+        placements = tuple(Placement(index=p["index"], event_ids=tuple(p["event_ids"])) for p in data.pop("placements"))
+        return cls(**data, placements=placements)
+
+    @classmethod
+    def of(cls, custom_params: Mapping[str, Any] | None) -> "Ticket | None":
+        """The ticket in a request's `custom_params`, if there is one."""
+        text = (custom_params or {}).get(KEY)
+        return cls.load(text) if isinstance(text, str) else None
+
+
+def radix_key(namespace: str, mode: Mode, extra_key: str | None) -> str:
+    """The radix cache's extra key: namespaces never share KV, and KV read with memory never serves one without.
+
+    The namespace is length-prefixed, so that no namespace and client key together read as another pair.
+    """
+    kind = "plain" if mode == "off" else "memory"
+    return f"v14:{kind}:{len(namespace)}:{namespace}:{extra_key or ''}"
