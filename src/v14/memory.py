@@ -15,7 +15,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -60,6 +60,19 @@ class Sequence_:
     starts: tuple[int, ...]
 
 
+@dataclass(kw_only=True)
+class Space:
+    """One namespace in memory: its events by id, in order of insertion, and the index that votes on them."""
+
+    index: Index
+    events: dict[str, Event] = field(default_factory=dict)
+
+    def add(self, event: Event, keys: torch.Tensor) -> None:
+        """Add an event with its voter keys `[U, T, D]`."""
+        self.events[event.id] = event
+        self.index.add(event, keys)
+
+
 class Memory:
     """Everything remembered by one set of weights, for one process."""
 
@@ -73,7 +86,7 @@ class Memory:
         )
         self.reason = reason
         self._store = store
-        self._indexes: OrderedDict[str, Index] = OrderedDict()
+        self._spaces: OrderedDict[str, Space] = OrderedDict()
         self._lock = threading.RLock()
 
     @classmethod
@@ -113,37 +126,37 @@ class Memory:
         """Whatever fails inside is counted under `concern` and logged; the request goes on without it."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - memory never breaks a request (docs/design.md, "open at run time")
+        except Exception as error:
             with self._lock:
                 self.counters[f"failed_{concern}"] += 1
             logger.exception("%s failed, the request goes on without it: %s", concern, error)
 
-    def index(self, namespace: str) -> Index:
-        """The voter keys of a namespace, read from the store when it is first asked for."""
+    def space(self, namespace: str) -> Space:
+        """The events of a namespace and their voter keys, read from the store when it is first asked for."""
         with self._lock:
-            index = self._indexes.get(namespace)
-            if index is None:
-                index = Index(self.profile.geometry, self.profile.voters)
+            space = self._spaces.get(namespace)
+            if space is None:
+                space = Space(index=Index(self.profile.geometry, self.profile.voters))
                 for event in self.store.events(namespace):
-                    self._add_to_index(index, event)
-                self._indexes[namespace] = index
-            self._indexes.move_to_end(namespace)
-            while len(self._indexes) > 1 and self._index_bytes() > self.switches.max_buffer_gb * GIB:
-                self._indexes.popitem(last=False)
-            return index
+                    self._read_into(space, event)
+                self._spaces[namespace] = space
+            self._spaces.move_to_end(namespace)
+            while len(self._spaces) > 1 and self._index_bytes() > self.switches.max_buffer_gb * GIB:
+                self._spaces.popitem(last=False)
+            return space
 
     def _index_bytes(self) -> int:
-        return sum(index.num_bytes for index in self._indexes.values())
+        return sum(space.index.num_bytes for space in self._spaces.values())
 
-    def _add_to_index(self, index: Index, event: Event) -> None:
-        profile = self.profile
+    def _read_into(self, space: Space, event: Event) -> None:
+        slots = self.profile.voters.slots(self.profile.geometry)
         try:
-            keys = self.store.keys_of_layers(event.namespace, event.id, profile.voters.slots(profile.geometry))
+            keys = self.store.keys_of_layers(event.namespace, event.id, slots)
         except TraceCorruptError as error:
             self.counters["corrupt_events"] += 1
             logger.warning("event left out of the index: %s", error)
             return
-        index.add(event.id, voter_keys(keys, profile.geometry, profile.voters))
+        space.add(event, voter_keys(keys, self.profile.geometry, self.profile.voters))
 
     def close(self) -> None:
         """Commit what is pending and close the store."""
@@ -176,16 +189,17 @@ class Session:
 
     def is_empty(self) -> bool:
         """Whether nothing is stored in this namespace."""
-        return len(self.memory.index(self.namespace)) == 0
+        return not self.memory.space(self.namespace).events
 
     def plan(self, cue: Cue, token_ids: Sequence[int], layout: Layout, room_tokens: int | None = None) -> Plan:
         """Votes of the namespace's events for the cue, cut to the options and to `room_tokens`."""
         options = self.memory.profile.options
         budget = options.recall_budget_tokens if room_tokens is None else min(options.recall_budget_tokens, room_tokens)
-        votes = self.memory.index(self.namespace).votes(cue)
+        space = self.memory.space(self.namespace)
+        votes = space.index.votes(cue)
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
-        plan = make_plan(candidates, self._events, options, token_ids, budget)
+        plan = make_plan(candidates, space.events, options, prompt_token_ids=token_ids, budget_tokens=budget)
         if plan.events:
             self.memory.store.touch(self.namespace, [event.id for event in plan.events], time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
@@ -196,8 +210,10 @@ class Session:
             )
         return plan
 
-    def _events(self, ids: Sequence[str]) -> Sequence[Event]:
-        return self.memory.store.get(self.namespace, ids)
+    def events(self, placement: Placement) -> Sequence[Event]:
+        """The events of a placement. Raises `KeyError` for one that is not in this namespace."""
+        events = self.memory.space(self.namespace).events
+        return [events[event_id] for event_id in placement.event_ids]
 
     def placed(self, layout: Layout, plan: Plan) -> tuple[Placement, ...]:
         """The layout's placements and, behind them, the plan's in front of the new part."""
@@ -216,7 +232,7 @@ class Session:
             ids.extend(token_ids[done : placement.index])
             done = placement.index
             starts.append(len(ids))
-            for event in self._events(placement.event_ids):
+            for event in self.events(placement):
                 ids.extend(event.token_ids)
         positions.extend(range(len(ids), len(ids) + len(token_ids) - done))
         ids.extend(token_ids[done:])
@@ -225,7 +241,7 @@ class Session:
     def span(self, placement: Placement, position: int) -> Span:
         """Token ids, keys and values of a placement standing at `position`, on the CPU."""
         store = self.memory.store
-        events = self._events(placement.event_ids)
+        events = self.events(placement)
         traces = [store.trace(self.namespace, event.id) for event in events]
         return build_span(events, traces, self.memory.profile.geometry, position)
 
@@ -236,11 +252,13 @@ class Session:
     def observe(self, token_ids: Sequence[int], positions: Sequence[int], read_kv: ReadKV, chat_id: str = "") -> int:
         """Store the events of `token_ids` that are not known yet; returns how many.
 
-        `positions[i]` is where token i stood in the sequence that `read_kv` reads from; spans stand only between turns, so the
-        tokens of one event are neighbours there. Ids whose KV does not exist (the last sampled token) are left out by the caller.
+        `positions[i]` is where token i stood in the sequence that `read_kv` reads from; spans stand only between turns,
+        so the tokens of one event are neighbours there. Ids whose KV does not exist (the last sampled token) are left
+        out by the caller.
         """
         memory = self.memory
         cuts = memory.cutter.cut(token_ids, namespace=self.namespace, said_at=time.time(), chat_id=chat_id)
+        space = memory.space(self.namespace)
         known = memory.store.has(self.namespace, [cut.event.id for cut in cuts])
         new: list[tuple[Event, Trace]] = []
         for cut in cuts:
@@ -254,10 +272,9 @@ class Session:
             new.append((cut.event, trace))
             known.add(cut.event.id)
         if new:
-            index = memory.index(self.namespace)
             memory.store.put(new)
+            slots = memory.profile.voters.slots(memory.profile.geometry)
             for event, trace in new:
-                slots = memory.profile.voters.slots(memory.profile.geometry)
-                index.add(event.id, voter_keys(trace.keys[slots], memory.profile.geometry, memory.profile.voters))
+                space.add(event, voter_keys(trace.keys[slots], memory.profile.geometry, memory.profile.voters))
             memory.counters["events_stored"] += len(new)
         return len(new)

@@ -54,10 +54,18 @@ class Runtime:
     def cue(self, reading: Reading, row: torch.Tensor) -> Cue:
         """The cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence."""
         voters, geometry = self.memory.profile.voters, self.memory.profile.geometry
-        queries = {layer: torch.cat(parts).float().cpu() for layer, parts in reading.queries.items()}
+        read = {layer: torch.cat(parts) for layer, parts in reading.queries.items()}
+        queries = torch.stack([read[layer][:, head] for layer, head in voters.heads]).float().cpu()
         pool = self.kv_pool
-        keys = {layer: pool.get_key_buffer(layer)[row].float().cpu() for layer in voters.layers}
-        return build_cue(queries, keys, reading.new_position, geometry, voters)
+        keys = torch.stack([pool.get_key_buffer(layer)[row, head] for layer, head in voters.key_heads(geometry)])
+        return build_cue(
+            queries,
+            keys.float().cpu(),
+            geometry,
+            voters,
+            first_query=len(reading.sequence.token_ids) - queries.shape[1],
+            start=reading.new_position,
+        )
 
     def plan(self, reading: Reading, row: torch.Tensor) -> dict[str, Any]:
         """Vote, plan, and report what the front needs to go on."""
@@ -101,7 +109,7 @@ _runtime: Runtime | None = None
 
 def install(runtime: Runtime | None) -> None:
     """Make `runtime` the one that the hooks of this process use."""
-    global _runtime  # noqa: PLW0603 - one scheduler per process; hooks are plain functions that SGLang calls
+    global _runtime
     _runtime = runtime
 
 

@@ -1,7 +1,7 @@
 """Mapping a V14 architecture to SGLang's native model while its configuration is loaded.
 
-The native name is what SGLang's tables know (draft models, graph rules, hybrid pools), so the name is changed back as early as
-the configuration exists, and no model class is registered.
+The native name is what SGLang's tables know (draft models, graph rules, hybrid pools), so the name is changed back as
+early as the configuration exists, and no model class is registered.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """A request ends: what it read and wrote becomes events, while its KV slots are still its own.
 
-Aborted requests take the same door. A request that is only put back into the queue (retraction) comes here again at its end.
+Aborted requests take the same door. A request that is only put back into the queue (retraction) comes here again at its
+end.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Reading a probe: the cue's queries are kept at the voters' layers, and the plan is made when the prompt is read.
 
-The probe is an ordinary request of one new token. Its prefill fills the radix cache, so that a request whose plan is empty
-finds its prompt computed.
+The probe is an ordinary request of one new token. Its prefill fills the radix cache, so that a request whose plan is
+empty finds its prompt computed.
 """
 
 from collections.abc import Callable

@@ -4,8 +4,9 @@
     owner        tree   tree   request
     KV          probe  trace   prefill
 
-The tree owns the span's slots like any cached prefix: matching, locking, eviction, retraction and freeing are the engine's own.
-Where the head is not in the tree (evicted meanwhile), the span is read as text by the request's own prefill: `reread`.
+The tree owns the span's slots like any cached prefix: matching, locking, eviction, retraction and freeing are the
+engine's own. Where the head is not in the tree (evicted meanwhile), the span is read as text by the request's own
+prefill: `reread`.
 """
 
 from array import array
