@@ -16,10 +16,16 @@ def event(*token_ids, said_at=0.0, closing_len=0, parent=None):
     return Event(namespace="n", chat_id="c", role="user", **given)
 
 
+def finder(*events):
+    known = {e.id: e for e in events}
+    return lambda ids: [known[id] for id in ids]
+
+
 def plan_of(votes, *, prompt=(), budget=100, options=OPTIONS):
     """`votes` are (event, value) in order of insertion."""
     ranked = sorted((Vote(event_id=e.id, value=v) for e, v in votes), key=lambda vote: -vote.value)
-    return make_plan(ranked, {e.id: e for e, _ in votes}, options, prompt_token_ids=prompt, budget_tokens=budget)
+    events = [e for e, _ in votes]
+    return make_plan(ranked, finder(*events), options, prompt, budget, order=[e.id for e in events].index)
 
 
 def test_floor_and_ratio():
@@ -27,6 +33,13 @@ def test_floor_and_ratio():
     plan = plan_of([(a, 4.0), (b, 2.0), (c, 1.9), (d, 0.5)])
     assert set(plan.events) == {a, b}
     assert plan_of([(a, 1.5), (b, 1.0), (c, 0.9)]).events == (a, b)
+
+
+def test_without_a_ratio_only_the_floor_counts():
+    options = OPTIONS.model_copy(update={"recall_floor": -9.0, "recall_ratio": 0.0})
+    a, b = event(1), event(2)
+    assert plan_of([(a, 3.0), (b, -2.0)], options=options).events == (a, b)
+    assert plan_of([(a, -1.0), (b, -2.0)], options=options).events == (a, b)
 
 
 def test_nothing_says_why():
@@ -72,7 +85,7 @@ def test_limits_go_by_votes_and_the_order_by_time():
 def test_a_forgotten_event_is_passed_over():
     gone, here = event(1), event(2)
     ranked = [Vote(event_id=gone.id, value=9.0), Vote(event_id=here.id, value=2.0)]
-    plan = make_plan(ranked, {here.id: here}, OPTIONS, prompt_token_ids=(), budget_tokens=9)
+    plan = make_plan(ranked, finder(here), OPTIONS, (), 9)
     assert plan.events == (here,)
     assert plan.votes == tuple(ranked)
 

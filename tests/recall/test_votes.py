@@ -61,7 +61,7 @@ def test_index_votes_as_the_naive_twin(lengths, num_cue, half_dim, calibration, 
     for salt, length in enumerate(lengths):
         event = make_event(length, salt)
         keys = voter_keys(torch.randn(3, length, 2, dim, generator=generator), geometry, voters)
-        index.add(event, keys)
+        index.add(event.id, keys)
         expected[event.id] = naive.vote(cue, keys, geometry, voters, SHARE_FLOOR)
     found = index.votes(cue)
     assert {vote.event_id for vote in found} == set(expected)
@@ -81,12 +81,12 @@ def test_an_index_does_not_remember_what_was_removed(order, kept, seed):
     keys = [voter_keys(torch.randn(3, e.num_tokens, 2, 8, generator=generator), geometry, voters) for e in events]
     worn, fresh = Index(geometry, voters), Index(geometry, voters)
     for number in order:
-        worn.add(events[number], keys[number])
+        worn.add(events[number].id, keys[number])
     for number in order:
         if number not in kept:
             worn.remove(events[number].id)
     for number in sorted(kept):
-        fresh.add(events[number], keys[number])
+        fresh.add(events[number].id, keys[number])
     assert len(worn) == len(kept)
     assert {e.id for e in events if e.id in worn} == {events[n].id for n in kept}
     left, right = ({v.event_id: v.value for v in index.votes(cue)} for index in (worn, fresh))
@@ -101,7 +101,7 @@ def test_index_chunks_agree(monkeypatch):
     geometry, voters = make_geometry(8), make_voters("log-ratio", 8, generator)
     index = Index(geometry, voters)
     for n in range(40):
-        index.add(make_event(11, n), voter_keys(torch.randn(3, 11, 2, 8, generator=generator), geometry, voters))
+        index.add(make_event(11, n).id, voter_keys(torch.randn(3, 11, 2, 8, generator=generator), geometry, voters))
     cue = make_cue(len(HEADS), 6, 8, generator)
     whole = {v.event_id: v.value for v in index.votes(cue)}
     monkeypatch.setattr("v14.recall.index.CHUNK_SCORES", 700)
@@ -114,7 +114,7 @@ def test_index_checks_shapes():
     geometry, voters = make_geometry(8), make_voters("subtract", 8, generator)
     index = Index(geometry, voters)
     with pytest.raises(ValueError, match="voter keys"):
-        index.add(make_event(5, 0), torch.zeros(5, 4, 8))
+        index.add("sha256:a", torch.zeros(4, 4, 8))
     with pytest.raises(ValueError, match="voter layers"):
         voter_keys(torch.zeros(2, 4, 2, 8), geometry, voters)
     with pytest.raises(ValueError, match="unknown calibration"):

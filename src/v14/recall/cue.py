@@ -1,5 +1,7 @@
 """Building a cue from what an engine computed: queries and keys as they left the rotary embedding."""
 
+from collections.abc import Mapping
+
 import torch
 
 from v14.geometry import Geometry
@@ -44,3 +46,16 @@ def build_cue(
         context_lse.append(scores.masked_fill(hidden, -torch.inf).logsumexp(-1))
         moved.append(rotate(query, layer.rotary, -start))
     return Cue(queries=torch.stack(moved), context_lse=torch.stack(context_lse))
+
+
+def gather(
+    queries: Mapping[int, torch.Tensor], keys: Mapping[int, torch.Tensor], geometry: Geometry, voters: Voters
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The voters' `[V, Q, D]` queries and `[U, P, D]` keys from whole layers, by model layer index.
+
+    `queries` are `[Q, num_heads, D]` and `keys` `[P, num_kv_heads, D]` of each layer where voters sit.
+    """
+    return (
+        torch.stack([queries[layer][:, head] for layer, head in voters.heads]),
+        torch.stack([keys[layer][:, head] for layer, head in voters.key_heads(geometry)]),
+    )

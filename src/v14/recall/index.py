@@ -7,7 +7,7 @@ import torch
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
 from v14.recall.votes import scalings, shares, votes
-from v14.types import Cue, Event, Vote
+from v14.types import Cue, Vote
 
 SLOT_STEP = 16
 """Events are padded to a multiple of this many tokens; those of one padded length share a bucket."""
@@ -39,6 +39,8 @@ class Index:
         self._dtype = dtype
         self._buckets: dict[int, _Bucket] = {}
         self._places: dict[str, tuple[int, int]] = {}
+        self._numbers: dict[str, int] = {}
+        self._next_number = 0
 
     def __len__(self) -> int:
         """Number of events."""
@@ -54,28 +56,36 @@ class Index:
         tensors = [t for b in self._buckets.values() for t in (b.keys, b.lengths, b.null_shares)]
         return sum(t.numel() * t.element_size() for t in tensors)
 
-    def add(self, event: Event, keys: torch.Tensor) -> None:
+    def order(self, event_id: str) -> int:
+        """A number that grows with every event added: which of two came first."""
+        return self._numbers[event_id]
+
+    def add(self, event_id: str, keys: torch.Tensor) -> None:
         """Add an event with its voter keys `[U, T, D]` (`votes.voter_keys`); a known id changes nothing."""
-        if event.id in self._places:
+        if event_id in self._places:
             return
-        if keys.shape != (self._num_rows, event.num_tokens, self._dim):
-            wanted = (self._num_rows, event.num_tokens, self._dim)
-            raise ValueError(f"voter keys {tuple(keys.shape)} of {event.id} must be {wanted}")
-        slots = -(-event.num_tokens // SLOT_STEP) * SLOT_STEP
+        num_tokens = keys.shape[1]
+        if keys.shape != (self._num_rows, num_tokens, self._dim) or not num_tokens:
+            wanted = f"[{self._num_rows}, T, {self._dim}] with T > 0"
+            raise ValueError(f"voter keys {tuple(keys.shape)} of {event_id} must be {wanted}")
+        slots = -(-num_tokens // SLOT_STEP) * SLOT_STEP
         bucket = self._buckets.setdefault(slots, self._empty(slots, 0))
         if len(bucket.ids) == len(bucket.lengths):
             bucket = self._buckets[slots] = self._grown(bucket, slots)
         place = len(bucket.ids)
         bucket.keys[:, place] = 0
-        bucket.keys[:, place, : event.num_tokens] = keys.to(self._dtype)
-        bucket.lengths[place] = event.num_tokens
+        bucket.keys[:, place, :num_tokens] = keys.to(self._dtype)
+        bucket.lengths[place] = num_tokens
         bucket.null_shares[place] = self._shares(self._voters.null, bucket, place, place + 1)
-        bucket.ids.append(event.id)
-        self._places[event.id] = (slots, place)
+        bucket.ids.append(event_id)
+        self._places[event_id] = (slots, place)
+        self._numbers[event_id] = self._next_number
+        self._next_number += 1
 
     def remove(self, event_id: str) -> None:
         """Take an event out; an unknown id raises `KeyError`."""
         slots, place = self._places.pop(event_id)
+        del self._numbers[event_id]
         bucket = self._buckets[slots]
         last = len(bucket.ids) - 1
         if place != last:

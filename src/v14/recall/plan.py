@@ -1,7 +1,7 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from v14.config import Options
 from v14.types import Event, Plan, Vote
@@ -12,39 +12,45 @@ TRACED_VOTES = 8
 
 def make_plan(
     ranked: Sequence[Vote],
-    events: Mapping[str, Event],
+    lookup: Callable[[Sequence[str]], Sequence[Event]],
     options: Options,
-    *,
     prompt_token_ids: Sequence[int],
     budget_tokens: int,
+    *,
+    order: Callable[[str], int] = lambda event_id: 0,
 ) -> Plan:
     """Choose the events to recall.
 
-    ranked: votes of the namespace, strongest first (`Index.votes`). events: the namespace's events by id, in order of
-    insertion; a vote for an id that is not there is passed over (it was forgotten meanwhile). An event is recalled
-    when its vote reaches `recall_floor` and, as a share of the best vote that can be recalled, `recall_ratio`;
-    at most `recall_max_events` and `budget_tokens` tokens. What the prompt holds already is not recalled, and of
-    events that say the same (equal bodies, or one the beginning of the other) only the longest, or newest, is.
+    ranked: votes of the namespace, strongest first (`Index.votes`). lookup: events by id; a `KeyError` means that one
+    was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
+
+    An event is recalled when its vote reaches `recall_floor` and, as a share of the best vote that can be recalled,
+    `recall_ratio`; at most `recall_max_events` and `budget_tokens` tokens. What the prompt holds already is not
+    recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the longest, or
+    newest, is. The result stands in time order.
     """
     prompt = _packed(prompt_token_ids)
     candidates: list[Event] = []
-    best: float | None = None
+    bar = options.recall_floor
+    found_best = False
     num_above, num_in_prompt = 0, 0
     for vote in ranked:
-        if vote.value < options.recall_floor or (best is not None and vote.value < options.recall_ratio * best):
+        if vote.value < bar:
             break
-        event = events.get(vote.event_id)
-        if event is None:
+        try:
+            (event,) = lookup([vote.event_id])
+        except KeyError:
             continue
         num_above += 1
         if _contains(prompt, _packed(_body(event))):
             num_in_prompt += 1
             continue
-        best = vote.value if best is None else best
+        if not found_best and options.recall_ratio > 0 < vote.value:
+            bar = max(bar, options.recall_ratio * vote.value)
+        found_best = True
         _merge(candidates, event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
-    order = {id: place for place, id in enumerate(events)} if len(chosen) > 1 else {}
-    chosen.sort(key=lambda event: (event.said_at, order.get(event.id, 0)))
+    chosen.sort(key=lambda event: (event.said_at, order(event.id)))
     return Plan(
         events=tuple(chosen),
         votes=tuple(ranked[:TRACED_VOTES]),
