@@ -1,0 +1,30 @@
+"""The command `v14`: one file per noun."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from v14.cli import check, store, upgrade, version
+from v14.errors import V14Error
+
+app = typer.Typer(
+    name="v14",
+    help="Memory for language models served by SGLang.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("upgrade")(upgrade.upgrade)
+app.command("check")(check.check)
+app.add_typer(store.app, name="store")
+app.command("version")(version.version)
+
+
+def main() -> None:
+    """Run the command line; an error that a user can mend is one message and exit status 1."""
+    try:
+        app()
+    except V14Error as error:
+        Console(stderr=True, soft_wrap=True).print(f"v14: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)

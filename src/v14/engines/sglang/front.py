@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from v14.config import Switches
 from v14.engines.sglang.ticket import KEY, Mode, Operation, Ticket, radix_key
 from v14.memory import DEFAULT_NAMESPACE
 from v14.reinstate.transcripts import Placement
@@ -42,12 +41,16 @@ class Admission:
 
 
 class Front:
-    """The memory's side of one TokenizerManager. `is_up` tells whether the server's own warm-up is over."""
+    """The memory's side of one TokenizerManager.
 
-    def __init__(self, switches: Switches, namespaces: Mapping[str, int], is_up: Callable[[], bool]) -> None:
-        self.switches = switches
+    `namespaces` are the stored events by namespace, None where that cannot be known: then every namespace is probed.
+    `is_up` tells whether the server's own warm-up is over.
+    """
+
+    def __init__(self, namespaces: Mapping[str, int] | None, is_up: Callable[[], bool]) -> None:
         self.counters: Counter[str] = Counter()
-        self._may_hold = {name for name, count in namespaces.items() if count}
+        self._probe_all = namespaces is None
+        self._may_hold = {name for name, count in (namespaces or {}).items() if count}
         self._is_up = is_up
 
     def admit(self, obj: Any, headers: Mapping[str, str]) -> Admission:
@@ -111,7 +114,7 @@ class Front:
         report: dict[str, Any] = {"namespace": admission.namespace, "memory": admission.mode, "recalled": []}
         if admission.mode != "off":
             obj.rid = obj.rid or uuid.uuid4().hex
-            if admission.mode != "write" and admission.namespace in self._may_hold:
+            if admission.mode != "write" and (self._probe_all or admission.namespace in self._may_hold):
                 report |= await self._probe(original, make_probe, obj, admission)
             if admission.mode != "read":
                 self._may_hold.add(admission.namespace)

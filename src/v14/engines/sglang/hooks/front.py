@@ -1,5 +1,6 @@
 """The HTTP process: binds `v14.engines.sglang.front.Front` to SGLang's request path."""
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -10,7 +11,10 @@ from v14.config import Switches
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
 from v14.engines.sglang.ticket import KEY
-from v14.store.directory import namespaces_on_disk
+from v14.errors import StoreError
+from v14.store.glance import namespaces_on_disk
+
+logger = logging.getLogger("v14")
 
 FRONT_ATTRIBUTE = "v14_front"
 
@@ -29,8 +33,12 @@ def _front(manager: Any) -> Front | None:
         front = None
         if switches.memory and is_v14_directory(manager.model_path):
             weights_id = load_profile(manager.model_path).weights_id
-            namespaces = namespaces_on_disk(switches.memory_home, weights_id)
-            front = Front(switches, namespaces, lambda: manager.server_status == ServerStatus.Up)
+            try:
+                namespaces = namespaces_on_disk(switches.memory_home, weights_id)
+            except StoreError as error:
+                logger.warning("every namespace is probed: %s", error)
+                namespaces = None
+            front = Front(namespaces, lambda: manager.server_status == ServerStatus.Up)
         setattr(manager, FRONT_ATTRIBUTE, front)
     found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
     return found

@@ -1,0 +1,187 @@
+"""The front, against an engine of a few lines: whose memory, which mode, and what goes before a request."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from v14.engines.sglang.front import HEALTH_CHECK_RID, USER_ATTRIBUTE, Front
+from v14.engines.sglang.ticket import KEY, Ticket, radix_key
+from v14.reinstate.transcripts import Placement
+
+PLACEMENTS = [{"index": 3, "event_ids": ("sha256:a", "sha256:b")}]
+
+
+class Engine:
+    """Answers probes with a plan and requests with two outputs; keeps what it was asked."""
+
+    def __init__(self, plan=None, fails=False):
+        self.plan = plan
+        self.fails = fails
+        self.seen = []
+
+    async def __call__(self, obj, request):
+        ticket = Ticket.of(obj.sampling_params.get("custom_params"))
+        self.seen.append(SimpleNamespace(obj=obj, ticket=ticket, extra_key=obj.extra_key))
+        if ticket is not None and ticket.operation == "probe":
+            if self.fails:
+                raise ValueError("too long")
+            yield {"meta_info": {KEY: [self.plan], "finish_reason": {"type": "length"}}}
+            return
+        meta = {"prompt_tokens": 30, "cached_tokens": 25}
+        yield {"text": "a", "meta_info": {**meta, "finish_reason": None}}
+        yield {"text": "ab", "meta_info": {**meta, "finish_reason": {"type": "stop"}}}
+
+
+def request_of(**fields):
+    defaults = {
+        "text": None,
+        "input_ids": [1, 2, 3, 4],
+        "sampling_params": {"max_new_tokens": 5},
+        "rid": None,
+        "extra_key": None,
+        "image_data": None,
+        "video_data": None,
+        "audio_data": None,
+        "session_params": None,
+        "return_logprob": False,
+        "logprob_start_len": -1,
+    }
+    return SimpleNamespace(**{**defaults, **fields})
+
+
+def probe_of(obj, rid, custom_params):
+    return request_of(rid=rid, input_ids=obj.input_ids, sampling_params={"custom_params": custom_params})
+
+
+def front_of(namespaces=None, up=True):
+    return Front(namespaces or {}, lambda: up)
+
+
+def run(front, engine, obj, headers=None):
+    async def collect():
+        return [out async for out in front.generate(engine, probe_of, obj, None, headers or {})]
+
+    return asyncio.run(collect())
+
+
+def test_an_empty_namespace_is_not_probed():
+    engine = Engine()
+    run(front_of(), engine, request_of())
+    assert [s.ticket.operation for s in engine.seen] == ["serve"]
+
+
+def test_a_namespace_that_was_written_to_is_probed():
+    front, engine = front_of(), Engine(plan={})
+    run(front, engine, request_of())
+    run(front, engine, request_of())
+    assert [s.ticket.operation for s in engine.seen] == ["serve", "probe", "serve"]
+
+
+def test_reading_only_leaves_a_namespace_empty():
+    front, engine = front_of(), Engine()
+    for _ in range(2):
+        run(front, engine, request_of(), {"x-v14-memory": "read"})
+    assert [s.ticket.operation for s in engine.seen] == ["serve", "serve"]
+
+
+def test_the_plan_travels_with_the_request_and_the_span_is_not_billed():
+    plan = {"placements": PLACEMENTS, "span_tokens": 20, "recalled": [{"id": "sha256:a"}], "floor": 1.0}
+    engine = Engine(plan=plan)
+    outputs = run(front_of({"default": 3}), engine, request_of())
+    assert engine.seen[1].ticket.placements == (Placement(index=3, event_ids=("sha256:a", "sha256:b")),)
+    assert [o["meta_info"]["prompt_tokens"] for o in outputs] == [10, 10]
+    assert [o["meta_info"]["cached_tokens"] for o in outputs] == [5, 5]
+    assert KEY not in outputs[0]["meta_info"]
+    report = outputs[1]["meta_info"][KEY]
+    assert report["recalled"] == [{"id": "sha256:a"}]
+    assert report["memory"] == "both"
+    assert "placements" not in report
+
+
+def test_a_probe_that_fails_costs_the_recall_only():
+    engine = Engine(fails=True)
+    front = front_of({"default": 1})
+    outputs = run(front, engine, request_of())
+    assert [o["text"] for o in outputs] == ["a", "ab"]
+    assert engine.seen[-1].ticket.placements == ()
+    assert front.counters["failed_probe"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "user", "expected"),
+    [
+        ({}, None, "default"),
+        ({}, "ann", "ann"),
+        ({"x-v14-namespace": "team"}, "ann", "team"),
+    ],
+)
+def test_the_namespace_comes_from_header_then_user(headers, user, expected):
+    obj = request_of(**({USER_ATTRIBUTE: user} if user else {}))
+    engine = Engine()
+    run(front_of(), engine, obj, headers)
+    assert engine.seen[0].ticket.namespace == expected
+    assert engine.seen[0].extra_key == radix_key(expected, "both", None)
+
+
+def test_radix_keys_of_different_namespaces_modes_and_clients_differ():
+    pairs = [(n, m, k) for n in ("a", "a:", "a:b", "") for m in ("off", "both") for k in (None, ":b", "b", "a:b")]
+    assert len({radix_key(*pair) for pair in pairs}) == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("fields", "counter"),
+    [
+        ({"rid": f"{HEALTH_CHECK_RID}_1"}, "health_check"),
+        ({"input_ids": [[1], [2]]}, "batch"),
+        ({"sampling_params": {"n": 2}}, "batch"),
+        ({"image_data": ["x"]}, "multimodal"),
+        ({"session_params": {"id": "s"}}, "session"),
+        ({"return_logprob": True, "logprob_start_len": 0}, "prompt_logprobs"),
+    ],
+)
+def test_what_is_not_served_with_memory_is_served_without(fields, counter):
+    front, engine = front_of({"default": 1}), Engine()
+    outputs = run(front, engine, request_of(**fields))
+    assert [s.ticket for s in engine.seen] == [None]
+    assert outputs[-1]["meta_info"][KEY]["memory"] == "off"
+    assert front.counters[f"without_memory_{counter}"] == 1
+
+
+def test_warm_up_is_served_without_memory():
+    engine = Engine()
+    run(front_of({"default": 1}, up=False), engine, request_of())
+    assert engine.seen[0].ticket is None
+
+
+def test_a_client_cannot_send_a_ticket():
+    forged = Ticket(
+        operation="serve", namespace="victim", mode="both", placements=(Placement(index=0, event_ids=("e",)),)
+    )
+    obj = request_of(sampling_params={"custom_params": {KEY: forged.dump(), "theirs": 1}})
+    engine = Engine()
+    run(front_of(), engine, obj, {"x-v14-memory": "off"})
+    assert engine.seen[0].ticket is None
+    assert engine.seen[0].obj.sampling_params["custom_params"] == {"theirs": 1}
+
+
+@pytest.mark.parametrize(
+    "headers", [{"x-v14-memory": "always"}, {"x-v14-namespace": "a" * 257}, {"x-v14-namespace": "a\nb"}]
+)
+def test_bad_headers_are_refused_by_name(headers):
+    with pytest.raises(ValueError, match="x-v14-"):
+        run(front_of(), Engine(), request_of(), headers)
+
+
+def test_a_ticket_survives_its_journey():
+    ticket = Ticket(
+        operation="serve",
+        namespace="n",
+        mode="read",
+        chat_id="c",
+        max_new_tokens=7,
+        placements=(Placement(index=1, event_ids=("a",)),),
+    )
+    assert Ticket.of(json.loads(json.dumps({KEY: ticket.dump()}))) == ticket
+    assert (ticket.reads, ticket.writes) == (True, False)

@@ -1,0 +1,77 @@
+"""What cannot work is refused at start, by name and all at once."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from v14.engines.sglang import seams
+from v14.engines.sglang.directory import base_architecture, is_v14_directory
+from v14.engines.sglang.server_args import RULES, refusals
+
+FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
+BAD = {
+    "tp_size": 2,
+    "pp_size": 2,
+    "dp_size": 2,
+    "tokenizer_worker_num": 2,
+    "page_size": 64,
+    "attention_backend": "fa3",
+    "kv_cache_dtype": "fp8_e4m3",
+    "disable_radix_cache": True,
+    "enable_hierarchical_cache": True,
+    "enable_unified_memory": True,
+    "enable_mixed_chunk": True,
+    "enable_lora": True,
+    "lora_paths": ["x"],
+    "speculative_algorithm": "EAGLE",
+    "disaggregation_mode": "prefill",
+    "skip_tokenizer_init": True,
+    "json_model_override_args": '{"rope_theta": 1}',
+}
+
+
+def test_every_rule_has_its_case():
+    assert set(BAD) == {rule.argument for rule in RULES}
+
+
+@pytest.mark.parametrize("argument", sorted(BAD))
+def test_an_unserved_argument_is_named_with_a_remedy(argument):
+    [line] = refusals(SimpleNamespace(**{**vars(FINE), argument: BAD[argument]}))
+    assert argument.replace("_", "-") in line
+    assert "not served with memory; " in line
+
+
+def test_all_refusals_come_at_once():
+    assert len(refusals(SimpleNamespace(**BAD))) == len(BAD)
+    assert refusals(FINE) == []
+
+
+def test_the_installed_sglang_fits_every_seam():
+    assert seams.problems() == []
+
+
+def test_a_seam_that_is_gone_or_changed_is_reported():
+    seam = seams.RELEASE_KV
+    gone = replace(seam, target=seam.target + "_gone")
+    changed = replace(seam, parameters=("req", "nothing_of_that_name"))
+    lost, other = seams.problems((gone, changed))
+    assert gone.target in lost
+    assert seam.why in lost
+    assert "nothing_of_that_name" in other
+
+
+def test_every_seam_has_one_hook():
+    from v14.engines.sglang.hooks import TABLE
+
+    assert sorted(seam.target for seam, _, _ in TABLE) == sorted(seam.target for seam in seams.SEAMS)
+
+
+def test_architectures_and_directories(tmp_path):
+    assert base_architecture("LlamaV14ForCausalLM") == "LlamaForCausalLM"
+    assert base_architecture("LlamaForCausalLM") is None
+    assert not is_v14_directory(str(tmp_path))
+    assert not is_v14_directory(None)
+    (tmp_path / "v14").mkdir()
+    (tmp_path / "v14/profile.json").write_text("{}")
+    assert is_v14_directory(str(tmp_path))

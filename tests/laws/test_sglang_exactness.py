@@ -1,0 +1,48 @@
+"""The law of exactness through SGLang's real model runner: reading events and then a prompt in one sequence, against
+events read in one request, stored, recalled in another and the prompt read behind their span."""
+
+import pytest
+from tests.serving import distributions, generate, serving, turn
+from tests.tiny import FAMILIES, tiny_checkpoint, tiny_v14, turns_of
+
+pytestmark = pytest.mark.engine
+
+LENGTHS = {"1": [129], "3": [131], "64": [64], "127": [127], "128": [128], "three in a row": [40, 64, 33]}
+"""Turns read before the prompt, by the event length they are about: a turn of 129 tokens is an event of 128 and one
+of 1, one of 131 ends in an event of 3."""
+NUM_EVENTS = {"1": 2, "3": 2, "64": 1, "127": 1, "128": 1, "three in a row": 3}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def served(request, tmp_path_factory):
+    base = tmp_path_factory.mktemp(request.param)
+    model_dir = tiny_v14(request.param, base / "model", write_generated=False)
+    with serving(model_dir, base / "memory") as server:
+        yield tiny_checkpoint(request.param), server
+
+
+def largest_difference(one, other):
+    assert [sorted(row) for row in one] == [sorted(row) for row in other]
+    return max(abs(a[token] - b[token]) for a, b in zip(one, other, strict=True) for token in a)
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+def test_recalled_equals_read(served, case):
+    checkpoint, server = served
+    head = turn(checkpoint, "system", 9, seed=1)
+    told = [token for seed, n in enumerate(LENGTHS[case]) for token in turn(checkpoint, "user", n, seed=10 + seed)]
+    prompt = [*turn(checkpoint, "user", 23, seed=2), *turns_of(checkpoint).openings["assistant"]]
+
+    namespace = f"law {case}"
+    generate(server, head + told, namespace=namespace)
+    recalled = generate(server, head + prompt, logprobs=True, namespace=namespace)
+    read = generate(server, head + told + prompt, logprobs=True, mode="off", namespace=namespace)
+    bare = generate(server, head + prompt, logprobs=True, mode="off", namespace=namespace)
+
+    report = recalled["meta_info"]["v14"]
+    assert len(report["recalled"]) == NUM_EVENTS[case]
+    assert recalled["meta_info"]["prompt_tokens"] == len(head + prompt)
+    assert largest_difference(distributions(recalled), distributions(read)) < 1e-4
+    # Without this the law would hold for a model that looks at nothing.
+    assert largest_difference(distributions(bare)[:1], distributions(read)[:1]) > 1e-2
+    assert server.tracebacks() == 0
