@@ -1,0 +1,198 @@
+"""The catalog: one SQLite row per event, in WAL mode, so that readers never wait for the writer."""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any
+
+from v14.errors import StoreError, StoreVersionError
+from v14.store.layout import HOME_VARIABLE
+from v14.store.pending import Key, Renewal
+from v14.store.row import Row
+
+CATALOG_VERSION = 1
+
+SCHEMA = """
+CREATE TABLE store (version INTEGER NOT NULL, weights_id TEXT NOT NULL);
+CREATE TABLE events (
+    namespace TEXT NOT NULL, id TEXT NOT NULL, parent TEXT NOT NULL, chat_id TEXT NOT NULL, role TEXT NOT NULL,
+    said_at REAL NOT NULL, token_ids BLOB NOT NULL, num_tokens INTEGER NOT NULL, closing_len INTEGER NOT NULL,
+    segment TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL, digests BLOB NOT NULL,
+    stored_at REAL NOT NULL, recalled_at REAL NOT NULL, corrupt INTEGER NOT NULL,
+    PRIMARY KEY (namespace, id)
+);
+CREATE INDEX events_counted ON events (namespace, corrupt, num_tokens, id);
+CREATE INDEX events_segment ON events (segment);
+"""
+
+
+COLUMNS = ", ".join(field.name for field in fields(Row))
+
+
+class Catalog:
+    """Events of one store. Safe for several threads: one connection for reading, one for writing, a lock for each."""
+
+    def __init__(self, path: Path, weights_id: str, *, fsync: bool = True) -> None:
+        """Open or create. Raises `StoreError` or `StoreVersionError`."""
+        self._path = path
+        self._reading, self._writing = threading.Lock(), threading.Lock()
+        self._writer, self._reader = _connect(path), _connect(path)
+        try:
+            with self._errors():
+                self._prepare(weights_id, fsync)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, weights_id: str, fsync: bool) -> None:
+        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        (num_tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if num_tables and version != CATALOG_VERSION:
+            raise StoreVersionError(
+                f"{self._path} has format {version}, this package reads {CATALOG_VERSION}. "
+                f"Use the package version that wrote it, or set {HOME_VARIABLE} to another directory."
+            )
+        (mode,) = self._writer.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreError(f"{self._path}: this file system has no WAL mode; set {HOME_VARIABLE} to a local disk")
+        # FULL makes every commit durable before it is reported; OFF is for stores that need not outlive a power cut.
+        self._writer.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'OFF'}")
+        self._reader.execute("PRAGMA query_only = ON")
+        if not num_tables:
+            with self._transaction():
+                for statement in filter(str.strip, SCHEMA.split(";")):
+                    self._writer.execute(statement)
+                self._writer.execute("INSERT INTO store VALUES (?, ?)", (CATALOG_VERSION, weights_id))
+                self._writer.execute(f"PRAGMA user_version = {CATALOG_VERSION}")
+        stated = self._writer.execute("SELECT version, weights_id FROM store").fetchall()
+        if stated != [(CATALOG_VERSION, weights_id)]:
+            raise StoreVersionError(
+                f"{self._path} says format and weights {stated}, expected {CATALOG_VERSION} and {weights_id}. "
+                f"Put the store back under its own name, or set {HOME_VARIABLE} to another directory."
+            )
+
+    def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
+        """The row of an event, or None; of one set aside only where `corrupt`."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE namespace = ? AND id = ? AND corrupt <= ?"
+        with self._snapshot() as reader:
+            return next(_rows(reader.execute(sql, (*key, int(corrupt)))), None)
+
+    def rows(self, namespace: str) -> list[Row]:
+        """Rows of a namespace that are not set aside, in the order of their commits."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE namespace = ? AND corrupt = 0 ORDER BY rowid"
+        with self._snapshot() as reader:
+            return list(_rows(reader.execute(sql, (namespace,))))
+
+    def all_keys(self) -> list[Key]:
+        """Keys of all rows, those set aside included."""
+        with self._snapshot() as reader:
+            return [(namespace, name) for namespace, name in reader.execute("SELECT namespace, id FROM events")]
+
+    def known(self, keys: Iterable[Key]) -> set[Key]:
+        """Those of `keys` that have a row which is not set aside."""
+        with self._snapshot() as reader:
+            return {key for key in keys if _num_tokens(reader, key) is not None}
+
+    def counts(self, without: Collection[Key]) -> dict[str, tuple[int, int]]:
+        """Events and tokens by namespace; rows of the keys `without` are not counted, nor those set aside."""
+        sql = "SELECT namespace, count(*), sum(num_tokens) FROM events WHERE corrupt = 0 GROUP BY namespace"
+        with self._snapshot() as reader:
+            counts = {namespace: (events, tokens) for namespace, events, tokens in reader.execute(sql)}
+            for key in without:
+                num_tokens = _num_tokens(reader, key)
+                if num_tokens is not None:
+                    events, tokens = counts[key[0]]
+                    counts[key[0]] = events - 1, tokens - num_tokens
+        return {namespace: count for namespace, count in counts.items() if count[0]}
+
+    def num_corrupt(self) -> int:
+        """Number of events set aside."""
+        with self._snapshot() as reader:
+            return int(reader.execute("SELECT count(*) FROM events WHERE corrupt = 1").fetchone()[0])
+
+    def segments(self) -> set[str]:
+        """Names of the segments that any row names."""
+        with self._snapshot() as reader:
+            return {name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")}
+
+    def commit(self, rows: Iterable[Row], renewals: Mapping[Key, Renewal]) -> None:
+        """Insert rows and renew times, all in one transaction. Raises `StoreError`.
+
+        A row of the same key (one set aside, or one whose commit reported an error and came true) is replaced.
+        """
+        insert = f"INSERT OR REPLACE INTO events ({COLUMNS}) VALUES ({', '.join('?' * len(fields(Row)))})"
+        renew = (
+            "UPDATE events SET said_at = max(said_at, ?), recalled_at = max(recalled_at, ?) "
+            "WHERE namespace = ? AND id = ?"
+        )
+        with self._writing, self._errors(), self._transaction():
+            self._writer.executemany(insert, (astuple(row) for row in rows))
+            self._writer.executemany(renew, ((r.said_at, r.recalled_at, *key) for key, r in renewals.items()))
+
+    def mark(self, row: Row, *, corrupt: bool) -> None:
+        """Set an event aside or take it back, unless it was stored anew meanwhile. Raises `StoreError`."""
+        sql = "UPDATE events SET corrupt = ? WHERE namespace = ? AND id = ? AND segment = ?"
+        with self._writing, self._errors(), self._transaction():
+            self._writer.execute(sql, (int(corrupt), *row.key, row.segment))
+
+    def close(self) -> None:
+        """Close both connections; further calls raise `StoreError`."""
+        with self._writing, self._reading:
+            self._reader.close()
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """The reading connection, seeing one state of the catalog throughout."""
+        with self._reading, self._errors():
+            self._reader.execute("BEGIN")
+            try:
+                yield self._reader
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._writer.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # the first error is the one to report
+                self._writer.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self._path}: {error}. Check the disk, or set {HOME_VARIABLE} to another directory."
+            ) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{path} cannot be opened ({error}); set {HOME_VARIABLE} to a directory that can be written"
+        ) from error
+
+
+def _rows(cursor: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+    names = [field.name for field in fields(Row)]
+    for values in cursor:
+        yield Row(**dict(zip(names, values, strict=True)))
+
+
+def _num_tokens(reader: sqlite3.Connection, key: Key) -> int | None:
+    found = reader.execute(
+        "SELECT num_tokens FROM events WHERE namespace = ? AND id = ? AND corrupt = 0", key
+    ).fetchone()
+    return None if found is None else int(found[0])
