@@ -1,0 +1,65 @@
+"""A store that keeps everything in a dictionary: the contract of `v14.store.contract` without a disk."""
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import torch
+
+from v14.store.contract import StoreStats
+from v14.types import Event, Trace
+
+
+class MemoryStore:
+    """See `v14.store.contract.Store`."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, dict[str, tuple[Event, Trace]]] = {}
+        self.touched: list[str] = []
+
+    def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
+        for event, trace in events:
+            space = self._spaces.setdefault(event.namespace, {})
+            if event.id in space:
+                known, trace = space[event.id]
+                event = replace(known, said_at=event.said_at)
+            space[event.id] = (event, trace)
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        return True
+
+    def namespaces(self) -> dict[str, int]:
+        return {name: len(space) for name, space in self._spaces.items()}
+
+    def events(self, namespace: str) -> list[Event]:
+        return sorted((event for event, _ in self._spaces.get(namespace, {}).values()), key=lambda e: e.said_at)
+
+    def get(self, namespace: str, ids: Sequence[str]) -> list[Event]:
+        return [self._spaces.get(namespace, {})[event_id][0] for event_id in ids]
+
+    def has(self, namespace: str, ids: Collection[str]) -> set[str]:
+        return set(ids) & self._spaces.get(namespace, {}).keys()
+
+    def trace(self, namespace: str, event_id: str) -> Trace:
+        return self._spaces.get(namespace, {})[event_id][1]
+
+    def keys_of_layers(self, namespace: str, event_id: str, slots: Sequence[int]) -> torch.Tensor:
+        return self.trace(namespace, event_id).keys[list(slots)]
+
+    def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
+        assert recalled_at <= time.time()
+        self.touched.extend(ids)
+
+    def stats(self) -> StoreStats:
+        entries = [entry for space in self._spaces.values() for entry in space.values()]
+        return StoreStats(
+            num_events=len(entries),
+            num_tokens=sum(event.num_tokens for event, _ in entries),
+            num_bytes=sum(trace.num_bytes for _, trace in entries),
+            num_pending=0,
+            num_failed_writes=0,
+            num_corrupt=0,
+        )
+
+    def close(self) -> None:
+        pass
