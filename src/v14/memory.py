@@ -70,7 +70,11 @@ class Space:
     def add(self, event: Event, keys: torch.Tensor) -> None:
         """Add an event with its voter keys `[U, T, D]`."""
         self.events[event.id] = event
-        self.index.add(event, keys)
+        self.index.add(event.id, keys)
+
+    def lookup(self, ids: Sequence[str]) -> list[Event]:
+        """Events by id. Raises `KeyError` for one that is not here."""
+        return [self.events[event_id] for event_id in ids]
 
 
 class Memory:
@@ -199,7 +203,7 @@ class Session:
         votes = space.index.votes(cue)
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
-        plan = make_plan(candidates, space.events, options, prompt_token_ids=token_ids, budget_tokens=budget)
+        plan = make_plan(candidates, space.lookup, options, token_ids, budget, order=space.index.order)
         if plan.events:
             self.memory.store.touch(self.namespace, [event.id for event in plan.events], time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
