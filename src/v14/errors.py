@@ -35,3 +35,7 @@ class TraceCorruptError(StoreError):
 
 class CheckError(V14Error):
     """A server under check did not start, stopped, or answered a request with an error."""
+
+
+class EngineError(V14Error):
+    """The installed engine is not one that the memory fits."""

@@ -1,0 +1,68 @@
+# `make demo` and `make test` do all the set-up they need; everything is made inside .venv and .demo.
+
+PYTHON ?= python3
+VENV ?= .venv
+# Where PyTorch comes from; empty means the index that pip uses anyway.
+TORCH_INDEX ?=
+TORCH ?= torch==2.13.0
+TORCHVISION ?= torchvision==0.28.0
+SGLANG ?= sglang==0.5.23
+MODEL ?= .demo/SmolLM2-135M-Instruct-V14
+SEED ?= 0
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+READY := $(VENV)/.ready
+FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-slow test-gpu lint demo check clean
+
+help:
+	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
+	@echo "make test       formatting, lint, types, fast tests"
+	@echo "make test-slow  the minutes-long tests"
+	@echo "make test-gpu   the tests that need a CUDA device"
+	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
+	@echo "make setup      only the environment, in $(VENV)"
+	@echo "make clean      remove what was made here"
+
+setup: $(READY)
+
+# The stamp is written last: an interrupted set-up runs again, a finished one only when its inputs changed.
+$(READY): cpu/requirements.txt cpu/requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --upgrade 'pip>=25'
+	$(PIP) install -q $(FROM_TORCH) $(TORCH)
+	$(PIP) install -q -r cpu/requirements.txt -r cpu/requirements-dev.txt
+	$(PIP) install -q --no-deps $(FROM_TORCH) $(TORCHVISION)
+	$(PIP) install -q --no-deps $(SGLANG)
+	$(PIP) install -q --no-deps -e .
+	@printf '%s\n' '$(CURDIR)/cpu' 'import torchvision_without_cuda' \
+		> "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/v14_cpu.pth"
+	@touch $@
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+test-slow: $(READY)
+	$(BIN)/pytest -m 'slow and not gpu'
+
+test-gpu: $(READY)
+	$(BIN)/pytest -m gpu
+
+demo: $(READY)
+	$(BIN)/python demo/demo.py
+
+check: $(READY)
+	$(BIN)/v14 check $(MODEL) --seed $(SEED)
+
+clean:
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,101 @@
+"""One whole check: of a V14 directory with a server of its own, or of a server that runs already."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from v14.check.client import ChatClient
+from v14.check.rows import Report
+from v14.check.server import Server
+from v14.check.suite import AFTER_RESTART, Phase, Suite
+from v14.errors import CheckError
+from v14.store.view import views
+
+
+def check_directory(model_dir: Path, *, seed: int, work: Path, phase: Phase, arguments: Sequence[str] = ()) -> Report:
+    """All rows, on a server of `model_dir` with an empty store below the empty directory `work`.
+
+    The store stays in `work/memory`, the log in `work/server.log`. Raises `CheckError` if the server fails.
+    """
+    if not (model_dir / "config.json").is_file():
+        raise CheckError(f"{model_dir} is no model directory: it has no config.json; make one with `v14 upgrade`")
+    home = work / "memory"
+    home.mkdir(parents=True)
+    report = Report(model=model_dir.resolve().name, seed=seed)
+    with Server(model_dir=model_dir, home=home, log=work / "server.log", arguments=arguments) as server:
+        _start(server, phase, "start the server")
+        suite = _suite(server.url, report, phase, lambda: server.running)
+        _first_half(suite)
+        suite.chats()
+        server.stop()
+        _start(server, phase, "restart the server")
+        suite.client = _client(server.url, suite.client.namespace)
+        suite.ask(AFTER_RESTART)
+        suite.unrelated(AFTER_RESTART, baseline=False)
+        _second_half(suite)
+        server.stop()
+        _store_size(report, home)
+        _failures(suite)
+        report.measure("tracebacks", server.tracebacks(), "tracebacks")
+    return report
+
+
+def check_url(url: str, *, seed: int, phase: Phase) -> Report:
+    """The rows that a running server can give, in a namespace that no run had before."""
+    report = Report(model=ChatClient(url=url).model(), seed=seed)
+    suite = _suite(url, report, phase, ChatClient(url=url, timeout_s=30.0).healthy)
+    _first_half(suite)
+    _second_half(suite)
+    _failures(suite)
+    again = ("facts", "right_event_recalled", "unrelated", "unrelated_recalling")
+    report.skip("needs a server of its own, to restart it", *(name + AFTER_RESTART for name in again))
+    report.skip("needs the store's directory", "bytes_per_token")
+    report.skip("needs the server's log", "tracebacks")
+    return report
+
+
+def passed(report: Report) -> bool:
+    """Whether the server ran without a traceback; how many answers are right is for people to judge."""
+    return not report.value("tracebacks")
+
+
+def _first_half(suite: Suite) -> None:
+    suite.tell()
+    suite.ask()
+    suite.ask_without_memory()
+    suite.unrelated(baseline=True)
+
+
+def _second_half(suite: Suite) -> None:
+    suite.four_at_once()
+    suite.long_prompt()
+    suite.dropped_stream()
+    suite.speed()
+
+
+def _suite(url: str, report: Report, phase: Phase, alive: Callable[[], bool]) -> Suite:
+    namespace = f"check-{report.seed}-{uuid.uuid4().hex[:8]}"
+    return Suite(client=_client(url, namespace), report=report, phase=phase, alive=alive)
+
+
+def _client(url: str, namespace: str) -> ChatClient:
+    return ChatClient(url=url, namespace=namespace)
+
+
+def _start(server: Server, phase: Phase, name: str) -> None:
+    step = phase(name, 1)
+    server.start()
+    step()
+
+
+def _failures(suite: Suite) -> None:
+    suite.report.measure("failed_requests", len(suite.failures), "requests")
+
+
+def _store_size(report: Report, home: Path) -> None:
+    stores = views(home)
+    num_tokens = sum(store.num_tokens for store in stores)
+    if num_tokens:
+        report.measure("bytes_per_token", sum(store.num_bytes for store in stores) / num_tokens, "bytes/token")
+    else:
+        report.skip("nothing was stored", "bytes_per_token")

@@ -1,0 +1,24 @@
+"""What counts as right."""
+
+import re
+from collections.abc import Iterable
+
+from v14.check.client import Account
+from v14.check.facts import Fact
+
+
+def contains(answer: str, accepted: Iterable[str]) -> bool:
+    """Whether the answer contains one of the accepted values as whole words, whatever their case.
+
+    A comma between digits (1,234) is no difference.
+    """
+    plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", answer)
+    return any(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", plain, re.IGNORECASE) for value in accepted)
+
+
+def recalled(account: Account | None, fact: Fact) -> bool:
+    """Whether the event in which the user told the fact is among those that the reply was given with."""
+    if account is None:
+        return False
+    told = " ".join(fact.statement.split())
+    return any(event.role == "user" and told in " ".join(event.text.split()) for event in account.recalled)

@@ -1,0 +1,207 @@
+"""The questions of the check, asked one row after the other through one client."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from v14.check import speed, unrelated
+from v14.check.client import ChatClient, MemoryMode, Message, Reply
+from v14.check.facts import SUBJECTS, Fact, generate
+from v14.check.rows import Report
+from v14.check.scoring import contains, recalled
+from v14.errors import CheckError
+
+NUM_FACTS = 30
+TELL_TOKENS = 24
+ANSWER_TOKENS = 48
+AFTER_RESTART = "_after_restart"
+
+Step = Callable[[], None]
+Phase = Callable[[str, int], Step]
+"""Begins a phase of so many requests, by name, and returns what to call after each of them."""
+
+
+def user(text: str) -> list[Message]:
+    """A chat that begins with this message."""
+    return [{"role": "user", "content": text}]
+
+
+@dataclass(kw_only=True)
+class Suite:
+    """Asks through `client` and adds rows to `report`; `alive` says whether the server is still there.
+
+    Every chat is a request of its own with the memory's default (read and write), unless it says otherwise.
+    """
+
+    client: ChatClient
+    report: Report
+    phase: Phase = lambda name, total: lambda: None
+    alive: Callable[[], bool] = lambda: True
+    drop_patience_s: float = 15.0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def seed(self) -> int:
+        """The seed of all that is asked."""
+        return self.report.seed
+
+    @cached_property
+    def facts(self) -> list[Fact]:
+        """The facts of the main rows."""
+        return generate(self.seed, NUM_FACTS)
+
+    @cached_property
+    def spare_facts(self) -> list[Fact]:
+        """Six further facts, those first that the model answers when they stand in the same chat.
+
+        Single-question rows would otherwise measure the model more than the memory.
+        """
+        spare = generate(self.seed, len(SUBJECTS))[NUM_FACTS:]
+        step = self.phase("facts for the single rows", len(spare))
+        answered: list[Fact] = []
+        for fact in spare:
+            if len(answered) < 6 and self._right(self._same_chat(fact), fact):
+                answered.append(fact)
+            step()
+        return (answered + [fact for fact in spare if fact not in answered])[:6]
+
+    def tell(self) -> None:
+        """Tell every fact in a chat of its own."""
+        step = self.phase("tell the facts", NUM_FACTS)
+        for fact in self.facts:
+            self._chat(user(fact.statement), max_tokens=TELL_TOKENS)
+            step()
+
+    def ask(self, suffix: str = "") -> None:
+        """Rows `facts` and `right_event_recalled`: each question in a new chat."""
+        step = self.phase("ask the facts" + suffix.replace("_", " "), NUM_FACTS)
+        right = found = 0
+        for fact in self.facts:
+            reply = self._chat(user(fact.question))
+            right += self._right(reply, fact)
+            found += recalled(reply.account, fact)
+            step()
+        self.report.count("facts" + suffix, right, NUM_FACTS)
+        self.report.count("right_event_recalled" + suffix, found, NUM_FACTS)
+
+    def ask_without_memory(self) -> None:
+        """Rows `facts_same_chat`, the model's own ceiling, and `facts_memory_off`."""
+        step = self.phase("ask with the memory off", 2 * NUM_FACTS)
+        same_chat = nothing = 0
+        for fact in self.facts:
+            same_chat += self._right(self._same_chat(fact), fact)
+            step()
+            nothing += self._right(self._chat(user(fact.question), memory="off"), fact)
+            step()
+        self.report.count("facts_same_chat", same_chat, NUM_FACTS)
+        self.report.count("facts_memory_off", nothing, NUM_FACTS)
+
+    def unrelated(self, suffix: str = "", *, baseline: bool) -> None:
+        """Rows `unrelated…`: general questions, which must stay right and should recall nothing.
+
+        They only read the memory: once written, the same question would rightly recall itself.
+        """
+        questions = unrelated.questions(self.seed)
+        step = self.phase("unrelated questions" + suffix.replace("_", " "), len(questions) * (1 + baseline))
+        right = recalling = right_off = 0
+        for question in questions:
+            reply = self._chat(user(question.text), memory="read")
+            right += contains(reply.text, question.accepted)
+            recalling += bool(reply.account and reply.account.recalled)
+            step()
+            if baseline:
+                right_off += contains(self._chat(user(question.text), memory="off").text, question.accepted)
+                step()
+        self.report.count("unrelated" + suffix, right, len(questions))
+        if baseline:
+            self.report.count("unrelated_memory_off", right_off, len(questions))
+        self.report.count("unrelated_recalling" + suffix, recalling, len(questions))
+
+    def chats(self) -> None:
+        """Forty chats about other things."""
+        openings = unrelated.chats(self.seed)
+        step = self.phase("unrelated chats", len(openings))
+        for opening in openings:
+            self._chat(user(opening), max_tokens=TELL_TOKENS)
+            step()
+
+    def four_at_once(self) -> None:
+        """Row `four_at_once`: four clients, each tells a fact and asks for it in a new chat."""
+        facts = self.spare_facts[:4]
+        step = self.phase("four at once", len(facts))
+
+        def tell_and_ask(fact: Fact) -> bool:
+            self._chat(user(fact.statement), max_tokens=TELL_TOKENS)
+            right = self._right(self._chat(user(fact.question)), fact)
+            step()
+            return right
+
+        with ThreadPoolExecutor(len(facts)) as pool:
+            self.report.count("four_at_once", sum(pool.map(tell_and_ask, facts)), len(facts))
+
+    def long_prompt(self) -> None:
+        """Row `long_prompt`: a fact in the middle of about 2,000 tokens, asked for in another chat."""
+        fact = self.spare_facts[4]
+        step = self.phase("long prompt", 2)
+        told = self._chat(user(unrelated.long_text(self.seed, fact.statement)), max_tokens=TELL_TOKENS)
+        step()
+        right = self._right(self._chat(user(fact.question)), fact)
+        step()
+        self.report.count("long_prompt", right, 1)
+        self.report.measure("long_prompt_tokens", told.prompt_tokens, "tokens")
+
+    def dropped_stream(self) -> None:
+        """Row `dropped_stream`: the server answers after a client went away, and knows what that client said.
+
+        Engines notice a dropped connection late, so the question is put again until the patience ends.
+        """
+        fact = self.spare_facts[5]
+        step = self.phase("dropped stream", 2)
+        message = user(f"{fact.statement} Write a long story about it.")
+        try:
+            self.client.stream(message, max_tokens=256, drop_after=1)
+        except CheckError as error:
+            self._note(error)
+        step()
+        deadline = time.monotonic() + self.drop_patience_s
+        while not (found := recalled(self._chat(user(fact.question), memory="read").account, fact)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        step()
+        self.report.count("dropped_stream", found, 1)
+
+    def speed(self, repeats: int = 7) -> None:
+        """Rows `first_token_…`, `decode_…` and, where the server's streams tell, `timed_recalling`."""
+        step = self.phase("speed", 2 * (repeats + 1))
+        result = speed.measure(self.client, self.facts, seed=self.seed, repeats=repeats, step=step)
+        self.report.measure("first_token_on", result.first_token_on_s, "s")
+        self.report.measure("first_token_off", result.first_token_off_s, "s")
+        self.report.measure("decode_on", result.decode_on, "tokens/s")
+        self.report.measure("decode_off", result.decode_off, "tokens/s")
+        if result.accounted:
+            self.report.count("timed_recalling", result.recalling, result.accounted)
+
+    def _same_chat(self, fact: Fact) -> Reply:
+        told = [*user(fact.statement), {"role": "assistant", "content": "Okay."}]
+        return self._chat([*told, *user(fact.question)], memory="off")
+
+    def _right(self, reply: Reply, fact: Fact) -> bool:
+        return contains(reply.text, [fact.value])
+
+    def _chat(
+        self, messages: Sequence[Message], *, max_tokens: int = ANSWER_TOKENS, memory: MemoryMode = "both"
+    ) -> Reply:
+        """A reply; a request that fails is an empty one, noted, as long as the server is there."""
+        try:
+            return self.client.chat(messages, max_tokens=max_tokens, memory=memory)
+        except CheckError as error:
+            self._note(error)
+            return Reply(text="")
+
+    def _note(self, error: CheckError) -> None:
+        if not self.alive():
+            raise error
+        self.failures.append(str(error))

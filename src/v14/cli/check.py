@@ -1,0 +1,63 @@
+"""`v14 check`."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from v14.check.run import check_directory, check_url, passed
+from v14.check.suite import Phase, Step
+from v14.check.table import render
+
+
+def check(
+    directory: Annotated[Path | None, typer.Argument(help="The V14 directory to serve and check.")] = None,
+    url: Annotated[str | None, typer.Option(help="Check this running server instead.")] = None,
+    seed: Annotated[int, typer.Option(help="Chooses the facts and questions.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the store and the server's log.")] = False,
+    server_arg: Annotated[
+        list[str] | None, typer.Option(help="One more argument for `sglang serve`, as in --server-arg=--dtype=float32.")
+    ] = None,
+) -> None:
+    """Ask a server what it remembers: a table of rows, exit status 1 if it failed or left a traceback."""
+    if (directory is None) == (url is None):
+        raise typer.BadParameter("give either a directory or --url")
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    work = Path(tempfile.mkdtemp(prefix="v14-check-"))
+    try:
+        with Progress(*columns, console=console) as progress:
+            phase = _phases(progress)
+            if url is not None:
+                report = check_url(url, seed=seed, phase=phase)
+            elif directory is not None:
+                report = check_directory(directory, seed=seed, work=work, phase=phase, arguments=server_arg or ())
+    finally:
+        if keep:
+            console.print(f"kept {work}", soft_wrap=True)
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+    Console().print(render(report))
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+    raise typer.Exit(0 if passed(report) else 1)
+
+
+def _phases(progress: Progress) -> Phase:
+    def phase(name: str, total: int) -> Step:
+        task = progress.add_task(name, total=total)
+        return lambda: progress.advance(task)
+
+    return phase

@@ -1,0 +1,27 @@
+"""`v14 upgrade`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Link(StrEnum):
+    """How the new directory holds the checkpoint's files."""
+
+    hardlink = "hardlink"
+    symlink = "symlink"
+    copy = "copy"
+
+
+def upgrade(
+    src: Annotated[Path, typer.Argument(help="The checkpoint, a directory with config.json and safetensors.")],
+    out: Annotated[Path, typer.Argument(help="The V14 directory to make.")],
+    link: Annotated[Link, typer.Option(help="How the weights get into the V14 directory.")] = Link.hardlink,
+) -> None:
+    """Make a V14 directory of a checkpoint: its own files, the memory's voters, options and code."""
+    # Transformers takes seconds to import, which the other commands need not wait for.
+    from v14.upgrade import upgrade as make
+
+    make(src, out, link=link.value)
