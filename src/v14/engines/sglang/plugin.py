@@ -6,20 +6,24 @@ server is therefore a `SystemExit`, and that every hook is in place is proved la
 
 from v14.config import Switches
 from v14.engines.sglang import seams
-from v14.errors import OptionError
+from v14.errors import EngineError
 
 
 def load() -> None:
-    """Check switches and seams, then register every hook."""
+    """Check switches and seams, then register every hook. Whatever is wrong stops the process."""
     try:
-        switches = Switches.read()
-    except OptionError as error:
+        _load()
+    except Exception as error:
         raise SystemExit(f"sglang-v14: {error}") from error
+
+
+def _load() -> None:
+    switches = Switches.read()
     needed = seams.SEAMS if switches.memory else (seams.PARSE_CONFIG,)
     problems = seams.problems(needed)
     if problems:
-        raise SystemExit(
-            f"sglang-v14 does not fit the installed SGLang (tested with {seams.TESTED_VERSIONS}):\n  "
+        raise EngineError(
+            f"the installed SGLang does not fit (tested: {seams.TESTED_VERSIONS}):\n  "
             + "\n  ".join(problems)
             + "\n  Install a tested SGLang, or uninstall sglang-v14 to serve without memory."
         )

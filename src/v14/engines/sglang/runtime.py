@@ -35,7 +35,7 @@ class Runtime:
         """The engine's pool of keys and values."""
         return self.scheduler.token_to_kv_pool_allocator.get_kvcache()
 
-    def arrive(self, rid: str, ticket: Ticket, token_ids: array[int]) -> array[int]:
+    def arrive(self, rid: str, ticket: Ticket, token_ids: "array[int]") -> "array[int]":
         """Open a reading for an arriving request; returns the token ids that the engine is to read."""
         session = self.memory.session(ticket.namespace)
         ids = tuple(token_ids)

@@ -17,7 +17,7 @@ IMPLEMENTATION = "v14"
 WRAPPED = "sdpa"
 
 Capture = dict[int, torch.Tensor]
-"""By model layer index: queries `[heads, Q, D]` as the rotary embedding left them."""
+"""By model layer index: queries `[Q, heads, D]` as the rotary embedding left them."""
 
 _active: ContextVar[tuple[Collection[int], int, Capture] | None] = ContextVar("v14_probe", default=None)
 
@@ -48,7 +48,7 @@ def attention_forward(
     active = _active.get()
     if active is not None and module.layer_idx in active[0]:
         _, num_tokens, capture = active
-        capture[module.layer_idx] = query[0, :, -num_tokens:].detach().clone()
+        capture[module.layer_idx] = query[0, :, -num_tokens:].transpose(0, 1).cpu().clone()
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
 

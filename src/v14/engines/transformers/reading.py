@@ -19,7 +19,7 @@ import torch
 from v14.engines.transformers.attention import Capture, capture_queries
 from v14.engines.transformers.cache import MemoryCache
 from v14.memory import Sequence_, Session
-from v14.recall.cue import build_cue
+from v14.recall.cue import build_cue, gather
 from v14.reinstate.transcripts import Placement
 from v14.types import Cue, Plan
 
@@ -123,7 +123,7 @@ def _place(model: Any, session: Session, cache: MemoryCache, placement: Placemen
 def _cue(session: Session, cache: MemoryCache, capture: Capture, start: int) -> Cue:
     """The cue of the new part, which begins at position `start` and has just been read."""
     geometry, voters = session.memory.profile.geometry, session.memory.profile.voters
-    queries = torch.stack([capture[layer][head].cpu() for layer, head in voters.heads])
-    keys = [cache.layers[geometry.slot(layer)].keys[0, head].cpu() for layer, head in voters.key_heads(geometry)]
+    read = {layer: cache.layers[geometry.slot(layer)].keys[0].transpose(0, 1).cpu() for layer in voters.layers}
+    queries, keys = gather(capture, read, geometry, voters)
     first_query = cache.get_seq_length() - queries.shape[1]
-    return build_cue(queries, torch.stack(keys), geometry, voters, first_query=first_query, start=start)
+    return build_cue(queries, keys, geometry, voters, first_query=first_query, start=start)
