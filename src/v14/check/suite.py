@@ -16,6 +16,7 @@ from v14.errors import CheckError
 NUM_FACTS = 30
 TELL_TOKENS = 24
 ANSWER_TOKENS = 48
+DROP_PATIENCE_S = 15.0
 AFTER_RESTART = "_after_restart"
 
 Step = Callable[[], None]
@@ -39,7 +40,6 @@ class Suite:
     report: Report
     phase: Phase = lambda name, total: lambda: None
     alive: Callable[[], bool] = lambda: True
-    drop_patience_s: float = 15.0
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -165,7 +165,7 @@ class Suite:
         except CheckError as error:
             self._note(error)
         step()
-        deadline = time.monotonic() + self.drop_patience_s
+        deadline = time.monotonic() + DROP_PATIENCE_S
         while not (found := recalled(self._chat(user(fact.question), memory="read").account, fact)):
             if time.monotonic() > deadline:
                 break

@@ -1,0 +1,135 @@
+"""The command line: its options are frozen, its errors are messages."""
+
+import json
+import sys
+
+import pytest
+import torch
+from tests.check.fake_server import FakeModel, serve
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import v14
+from v14.cli import app, main
+from v14.store.directory import DirectoryStore
+from v14.types import Event, Trace
+
+FROZEN = {
+    "upgrade": ["SRC", "OUT", "--link"],
+    "check": ["[DIRECTORY]", "--url", "--seed", "--json", "--keep", "--server-arg"],
+    "store path": [],
+    "store status": ["--json"],
+    "store list": ["--json", "--namespace"],
+    "version": [],
+}
+WEIGHTS = "sha256:" + "a" * 64
+
+
+def commands(command, name=""):
+    for key, child in getattr(command, "commands", {}).items():
+        yield from commands(child, f"{name} {key}".strip())
+    if not getattr(command, "commands", None):
+        parameters = [p for p in command.params if p.name != "help"]
+        yield name, [p.opts[0] if p.param_type_name == "option" else p.make_metavar() for p in parameters]
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SGLANG_V14_MEMORY_HOME", str(tmp_path / "memory"))
+    return tmp_path / "memory"
+
+
+def fill(home):
+    """A store that stays open, with one event in each of two namespaces."""
+    store = DirectoryStore.open(home, WEIGHTS)
+    for number, namespace in enumerate(("anna", "ben")):
+        event = Event(
+            namespace=namespace, chat_id="c", role="user", said_at=10.0 - number, token_ids=(1, 2, 3 + number)
+        )
+        store.put([(event, Trace(keys=torch.zeros(1, 3, 1, 2), values=torch.ones(1, 3, 1, 2)))])
+    assert store.flush(10)
+    return store
+
+
+def test_flags_are_frozen():
+    found = {name: [str(flag).split(" {")[0] for flag in flags] for name, flags in commands(get_command(app))}
+    assert found == FROZEN
+
+
+def test_version():
+    assert invoke("version").stdout.splitlines()[0] == f"v14 {v14.__version__}"
+
+
+def test_store_of_a_home_that_is_not_there(home):
+    assert invoke("store", "path").stdout.strip() == str(home)
+    assert json.loads(invoke("store", "status", "--json").stdout) == []
+    assert json.loads(invoke("store", "list", "--json").stdout) == []
+    assert not home.exists()
+
+
+def test_store_while_it_is_being_written(home):
+    store = fill(home)
+    try:
+        (status,) = json.loads(invoke("store", "status", "--json").stdout)
+        assert (status["weights_id"], status["num_events"], status["num_tokens"]) == (WEIGHTS, 2, 6)
+        assert status["num_bytes"] == store.stats().num_bytes > 0
+        assert status["namespaces"] == {"anna": 1, "ben": 1}
+        listed = json.loads(invoke("store", "list", "--json").stdout)
+        assert [(event["namespace"], event["said_at"]) for event in listed] == [("ben", 9.0), ("anna", 10.0)]
+        assert listed[0]["token_ids"] == [1, 2, 4]
+        assert [
+            e["namespace"] for e in json.loads(invoke("store", "list", "--json", "--namespace", "anna").stdout)
+        ] == ["anna"]
+        assert "anna (1), ben (1)" in invoke("store", "status").stdout
+        assert "1970-01-01" in invoke("store", "list").stdout
+    finally:
+        store.close()
+
+
+def test_store_after_it_was_closed(home):
+    fill(home).close()
+    before = sorted(path.name for path in home.rglob("*"))
+    assert len(json.loads(invoke("store", "list", "--json").stdout)) == 2
+    assert sorted(path.name for path in home.rglob("*")) == before
+
+
+def test_check_of_a_running_server(tmp_path):
+    target = tmp_path / "rows.json"
+    with serve(FakeModel("good")) as url:
+        result = invoke("check", "--url", url, "--seed", "3", "--json", str(target))
+    assert result.exit_code == 0
+    assert "right_event_recalled" in result.stdout
+    report = json.loads(target.read_text())
+    assert (report["model"], report["seed"]) == ("fake", 3)
+    assert {"name": "facts", "right": 30, "of": 30} in report["rows"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("DIR", "--url", "http://127.0.0.1:1")])
+def test_check_wants_either_a_directory_or_an_address(arguments):
+    assert invoke("check", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("check", "/nowhere"), "no model directory"),
+        (("upgrade", "/nowhere", "/nowhere-v14"), "/nowhere"),
+        (("store", "status"), "SGLANG_V14_MEMRY"),
+    ],
+)
+def test_errors_are_one_message_and_status_one(arguments, message, monkeypatch, capsys):
+    if arguments[0] == "store":
+        monkeypatch.setenv("SGLANG_V14_MEMRY", "1")
+    monkeypatch.setattr(sys, "argv", ["v14", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
