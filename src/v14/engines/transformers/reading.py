@@ -53,7 +53,7 @@ class Reading:
 def read_plain(session: Session, token_ids: Sequence[int], reason: str) -> Reading:
     """The prompt alone, nothing of it read yet."""
     return Reading(
-        sequence=session.sequence(token_ids, ()),
+        sequence=Sequence_(token_ids=tuple(token_ids), positions=tuple(range(len(token_ids))), starts=()),
         placements=(),
         cache=MemoryCache(session.memory.profile.geometry),
         plan=Plan(reason=reason),
