@@ -68,20 +68,28 @@ class Writer:
         return self._pause_s > 0
 
     def _run(self) -> None:
-        while (batch := self._next()) is not None:
-            error: Exception | None = None
-            try:
-                self._commit(batch)
-            except Exception as failure:  # noqa: BLE001 - whatever it is, serving goes on and the events are tried again
-                error = failure
-                self._report(failure)
-            with self._changed:
-                self._busy = False
-                if error is None:
-                    self._succeeded(batch)
-                else:
-                    self._failed()
-                self._changed.notify_all()
+        while self._write_next():
+            pass
+
+    def _write_next(self) -> bool:
+        """One try to write one batch, a frame of its own so that nothing holds its traces afterwards."""
+        batch = self._next()
+        if batch is None:
+            return False
+        try:
+            self._commit(batch)
+            written = True
+        except Exception as error:  # noqa: BLE001 - whatever it is, serving goes on and the events are tried again
+            self._report(error)
+            written = False
+        with self._changed:
+            self._busy = False
+            if written:
+                self._succeeded(batch)
+            else:
+                self._failed()
+            self._changed.notify_all()
+        return True
 
     def _next(self) -> Batch | None:
         """Wait for work, and out the pause after a failure; None when closed and nothing is left to try."""

@@ -1,0 +1,51 @@
+"""Forks writers that are killed: `python -m tests.store.zygote`, one line `SEED HOME` on stdin for each.
+
+Everything is imported once, and no thread runs here, so that a fork costs milliseconds. For each line it answers
+`pid N`, then whatever the child says (`ack NAMESPACE NUMBER LARGE …`), then `reaped STATUS` when it is dead.
+"""
+
+import itertools
+import os
+import random
+import sys
+from pathlib import Path
+
+from tests.store.making import WEIGHTS, made
+from v14.store.directory import DirectoryStore
+
+NAMESPACES = ("home", "work")
+
+
+def say(text: str) -> None:
+    """One write, so that a kill leaves a line whole or unwritten."""
+    os.write(1, f"{text}\n".encode())
+
+
+def write_until_killed(seed: int, home: Path) -> None:
+    rng = random.Random(seed)
+    store = DirectoryStore.open(home, WEIGHTS)
+    unsaid: list[tuple[str, int, int]] = []
+    for number in itertools.count(seed * 100_000):
+        namespace, large = rng.choice(NAMESPACES), int(rng.random() < 0.1)
+        event, trace = made(number, namespace, large=bool(large))
+        store.put([(event, trace)])
+        unsaid.append((namespace, number, large))
+        store.touch(namespace, [event.id], float(number))
+        if rng.random() < 0.4 and store.flush():
+            say("ack " + " ".join(f"{namespace} {number} {large}" for namespace, number, large in unsaid))
+            unsaid.clear()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        seed, home = line.split(maxsplit=1)
+        pid = os.fork()
+        if pid == 0:
+            write_until_killed(int(seed), Path(home.strip()))
+        say(f"pid {pid}")
+        _, status = os.waitpid(pid, 0)
+        say(f"reaped {os.waitstatus_to_exitcode(status)}")
+
+
+if __name__ == "__main__":
+    main()
