@@ -84,3 +84,16 @@ def turn(checkpoint: Path, role: str, num_tokens: int, seed: int) -> list[int]:
     assert content >= 1
     rng = random.Random(seed)
     return [*form.openings[role], *(rng.randrange(300, 900) for _ in range(content)), *form.closing]
+
+
+def stream_and_drop(server: Server, ids: list[int], *, namespace: str) -> None:
+    """Ask for a long streamed reply and close the connection after its first part."""
+    body = {
+        "input_ids": ids,
+        "sampling_params": {"max_new_tokens": 400, "temperature": 0.0, "ignore_eos": True},
+        "stream": True,
+    }
+    headers = {"Content-Type": "application/json", "X-V14-Namespace": namespace}
+    request = urllib.request.Request(server.url + "/generate", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=120) as reply:
+        assert reply.readline().startswith(b"data:")
