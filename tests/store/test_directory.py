@@ -95,7 +95,10 @@ def test_second_writer_is_named(tmp_path: Path, opened: Opener) -> None:
     message = rf"written by process {os.getpid()} .*lock.*SGLANG_V14_MEMORY_HOME"
     with pytest.raises(StoreError, match=message):
         DirectoryStore.open(tmp_path, WEIGHTS)
-    code = "import sys, pathlib\nfrom v14.store.directory import *\nDirectoryStore.open(pathlib.Path(sys.argv[1]), sys.argv[2])"
+    code = (
+        "import sys; from pathlib import Path; from v14.store.directory import DirectoryStore;"
+        "DirectoryStore.open(Path(sys.argv[1]), sys.argv[2])"
+    )
     other = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path), WEIGHTS], capture_output=True, text=True, check=False
     )
