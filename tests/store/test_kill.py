@@ -68,7 +68,6 @@ def killed(process: subprocess.Popen[str], rng: random.Random, seed: int, home: 
     return [(namespace, int(number), large == "1") for namespace, number, large in triples]
 
 
-@pytest.mark.timeout(300)
 def test_kill_at_random_instants(tmp_path: Path) -> None:
     rng = random.Random(14)
     num_acknowledged = num_mid_write = 0
