@@ -184,7 +184,9 @@ class Session:
             if turn.role == "assistant" and following is not None and turn.closing_start > turn.content_start:
                 new_start = following.start
                 prefixes.append(turn.content_start)
-            elif turn.role in UNWRITTEN_ROLES and new_start == turn.start and following is not None:
+            elif (
+                turn.role in UNWRITTEN_ROLES and following is not None and (turn is turns[0] or new_start == turn.start)
+            ):
                 new_start = following.start
             elif turn is turns[0] and new_start == 0:
                 new_start = turn.start
