@@ -1,4 +1,4 @@
-"""One thread, which tiny models are fastest on, and no deadlines: how long an example takes says something about the machine only."""
+"""One thread (tiny models are fastest on one) and no deadlines: how long an example takes depends on the machine."""
 
 import torch
 from hypothesis import settings
