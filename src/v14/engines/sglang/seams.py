@@ -43,7 +43,12 @@ CONVERT_COMPLETION = Seam(
 BUILD_CHAT_RESPONSE = Seam(
     target="sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._build_chat_response",
     parameters=("self", "request", "ret", "created"),
-    why="reporting in a reply what was recalled",
+    why="reporting in a chat reply what was recalled",
+)
+BUILD_COMPLETION_RESPONSE = Seam(
+    target="sglang.srt.entrypoints.openai.serving_completions.OpenAIServingCompletion._build_completion_response",
+    parameters=("self", "request", "ret", "created"),
+    why="reporting in a completion reply what was recalled",
 )
 GENERATE_REQUEST = Seam(
     target="sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request",

@@ -18,6 +18,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.CONVERT_COMPLETION, "after", front.keep_user),
     (seams.GENERATE_REQUEST, "around", front.generate_with_memory),
     (seams.BUILD_CHAT_RESPONSE, "after", front.report_in_reply),
+    (seams.BUILD_COMPLETION_RESPONSE, "after", front.report_in_reply),
     (seams.HANDLE_REQUEST, "before", requests.arrive),
     (seams.ENQUEUE, "before", requests.attach),
     (seams.MAX_PREFIX, "after", probe.compute_cue_tokens),

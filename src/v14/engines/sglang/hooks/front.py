@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from sglang.srt.entrypoints import http_server
 from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.managers.tokenizer_manager import ServerStatus
 
@@ -38,10 +39,15 @@ def _front(manager: Any) -> Front | None:
             except StoreError as error:
                 logger.warning("every namespace is probed: %s", error)
                 namespaces = None
-            front = Front(namespaces, lambda: manager.server_status == ServerStatus.Up)
+            front = Front(namespaces, lambda: _is_up(manager))
         setattr(manager, FRONT_ATTRIBUTE, front)
     found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
     return found
+
+
+def _is_up(manager: Any) -> bool:
+    """Whether requests are people's: an HTTP server starts with a warm-up of its own, an offline engine does not."""
+    return http_server.get_global_state() is None or manager.server_status == ServerStatus.Up
 
 
 async def generate_with_memory(

@@ -1,0 +1,118 @@
+"""Starting: what cannot work is refused, what is broken costs the recall only, and an empty memory changes nothing."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from tests.serving import generate, serving, turn
+from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+
+from v14.errors import CheckError
+
+pytestmark = pytest.mark.engine
+
+FAMILY = "llama"
+NUM_PROMPTS = 20
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    return tiny_v14(FAMILY, tmp_path_factory.mktemp("start") / "model")
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    checkpoint = tiny_checkpoint(FAMILY)
+    opening = list(turns_of(checkpoint).openings["assistant"])
+    return lambda seed: turn(checkpoint, "system", 9, seed=1) + turn(checkpoint, "user", 30, seed=seed) + opening
+
+
+def replies(server, prompt, **kwargs):
+    return [
+        generate(server, prompt(seed), num_tokens=16, namespace=f"n{seed}", **kwargs)["output_ids"]
+        for seed in range(NUM_PROMPTS)
+    ]
+
+
+def test_an_empty_memory_and_no_memory_answer_as_sglang_without_the_plugin(model_dir, prompt, tmp_path):
+    with serving(tiny_checkpoint(FAMILY), tmp_path / "plain", SGLANG_PLUGINS="none") as server:
+        plain = replies(server, prompt)
+    with serving(model_dir, tmp_path / "memory") as server:
+        assert replies(server, prompt, mode="read") == plain
+        assert replies(server, prompt, mode="both") == plain
+        assert server.tracebacks() == 0
+    with serving(model_dir, tmp_path / "off", SGLANG_V14_MEMORY="0") as server:
+        assert replies(server, prompt) == plain
+    assert not (tmp_path / "off").exists()
+
+
+def test_every_unserved_argument_is_named_before_anything_starts(model_dir, tmp_path):
+    with (
+        pytest.raises(CheckError) as refused,
+        serving(model_dir, tmp_path / "m", "--disable-radix-cache", "--json-model-override-args", '{"rope_theta": 7}'),
+    ):
+        pass
+    assert "--disable-radix-cache" in str(refused.value)
+    assert "--json-model-override-args" in str(refused.value)
+
+
+def test_an_unknown_switch_stops_the_server(model_dir, tmp_path):
+    with (
+        pytest.raises(CheckError, match="SGLANG_V14_MEMROY"),
+        serving(model_dir, tmp_path / "m", SGLANG_V14_MEMROY="1"),
+    ):
+        pass
+
+
+def test_a_store_that_cannot_be_opened_leaves_a_server(model_dir, prompt, tmp_path):
+    (tmp_path / "memory").write_text("not a directory")
+    with serving(model_dir, tmp_path / "memory") as server:
+        assert len(generate(server, prompt(1))["output_ids"]) == 4
+        assert "SGLANG_V14_MEMORY_HOME" in server.log.read_text()
+
+
+def test_broken_events_and_a_vanished_disk_cost_the_recall_only(model_dir, prompt, tmp_path):
+    home = tmp_path / "memory"
+    with serving(model_dir, home) as server:
+        for seed in (1, 2):
+            generate(server, prompt(seed), mode="write")
+    segments = sorted(home.glob("*/segments/*.safetensors"))
+    assert segments
+    for segment in segments:
+        data = bytearray(segment.read_bytes())
+        data[-40:] = b"\xff" * 40
+        segment.write_bytes(data)
+    with serving(model_dir, home) as server:
+        reply = generate(server, prompt(3))
+        assert len(reply["output_ids"]) == 4
+        shutil.rmtree(home)
+        for seed in (4, 5):
+            assert len(generate(server, prompt(seed))["output_ids"]) == 4
+        assert server.running
+
+
+REMOVED_HOOK = """
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+from v14.engines.sglang import seams
+from v14.engines.sglang.hooks import TABLE
+from v14.engines.sglang.hooks.start import missing_hooks
+
+for seam, kind, hook in TABLE:
+    HookRegistry.register(seam.target, hook, HookType(kind))
+HookRegistry.apply_hooks()
+assert missing_hooks() == [], missing_hooks()
+for seam in seams.SEAMS:
+    HookRegistry._patched.discard(seam.target)
+    [line] = missing_hooks()
+    assert seam.target in line and seam.why in line
+    HookRegistry._patched.add(seam.target)
+print("every removed hook was missed")
+"""
+
+
+def test_each_removed_hook_is_missed_at_start():
+    done = subprocess.run(
+        [sys.executable, "-c", REMOVED_HOOK], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "every removed hook was missed" in done.stdout, done.stderr
