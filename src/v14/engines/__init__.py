@@ -1,0 +1,1 @@
+"""Engines that a memory serves: one folder each, and neither knows the other."""

@@ -1,0 +1,1 @@
+"""Cutting what was read into events."""
