@@ -24,6 +24,7 @@ class _Bucket:
     lengths: torch.Tensor  # [capacity] int64
     null_shares: torch.Tensor  # [capacity, V] fp32
     ids: list[str] = field(default_factory=list)
+    num_calibrated: int = 0  # rows whose null shares are there; those of new events are computed together
 
 
 class Index:
@@ -76,7 +77,6 @@ class Index:
         bucket.keys[:, place] = 0
         bucket.keys[:, place, :num_tokens] = keys.to(self._dtype)
         bucket.lengths[place] = num_tokens
-        bucket.null_shares[place] = self._shares(self._voters.null, bucket, place, place + 1)
         bucket.ids.append(event_id)
         self._places[event_id] = (slots, place)
         self._numbers[event_id] = self._next_number
@@ -88,6 +88,7 @@ class Index:
         del self._numbers[event_id]
         bucket = self._buckets[slots]
         last = len(bucket.ids) - 1
+        self._calibrate(bucket)
         if place != last:
             # The last event moves into the gap, so that the live rows stay together.
             bucket.keys[:, place] = bucket.keys[:, last]
@@ -96,24 +97,44 @@ class Index:
             bucket.ids[place] = bucket.ids[last]
             self._places[bucket.ids[place]] = (slots, place)
         bucket.ids.pop()
+        bucket.num_calibrated -= 1
         if not bucket.ids:
             del self._buckets[slots]
 
     def votes(self, cue: Cue) -> list[Vote]:
         """The votes of all events, strongest first."""
-        found: list[tuple[float, str]] = []
-        for slots, bucket in self._buckets.items():
-            step = max(1, CHUNK_SCORES // (slots * cue.queries.shape[1]))
-            for start in range(0, len(bucket.ids), step):
-                end = min(start + step, len(bucket.ids))
-                share = self._shares(cue, bucket, start, end)
-                values = votes(share, bucket.null_shares[start:end], self._voters)
-                found.extend(zip(values.tolist(), bucket.ids[start:end], strict=True))
-        found.sort(key=lambda item: -item[0])
-        return [Vote(event_id=event_id, value=value) for value, event_id in found]
+        ids, share = self.shares(cue)
+        values = votes(share, self.null_shares(), self._voters).tolist()
+        found = [Vote(event_id=event_id, value=value) for event_id, value in zip(ids, values, strict=True)]
+        return sorted(found, key=lambda vote: -vote.value)
 
-    def _shares(self, cue: Cue, bucket: _Bucket, start: int, end: int) -> torch.Tensor:
-        return shares(cue, bucket.keys[:, start:end], bucket.lengths[start:end], self._rows, self._scaling)
+    def shares(self, cue: Cue) -> tuple[list[str], torch.Tensor]:
+        """Ids of all events and their shares `[N, V]`, not calibrated."""
+        ids = [event_id for bucket in self._buckets.values() for event_id in bucket.ids]
+        parts = [self._shares(cue, bucket, 0) for bucket in self._buckets.values()]
+        return ids, torch.cat([torch.empty(0, len(self._scaling)), *parts])
+
+    def null_shares(self) -> torch.Tensor:
+        """Shares `[N, V]` of all events for the content-free cue, in the order of `shares`; computed once per event."""
+        parts = []
+        for bucket in self._buckets.values():
+            self._calibrate(bucket)
+            parts.append(bucket.null_shares[: len(bucket.ids)])
+        return torch.cat([torch.empty(0, len(self._scaling)), *parts])
+
+    def _calibrate(self, bucket: _Bucket) -> None:
+        new = slice(bucket.num_calibrated, len(bucket.ids))
+        bucket.null_shares[new] = self._shares(self._voters.null, bucket, bucket.num_calibrated)
+        bucket.num_calibrated = len(bucket.ids)
+
+    def _shares(self, cue: Cue, bucket: _Bucket, first: int) -> torch.Tensor:
+        """Shares of the bucket's events from row `first` on."""
+        step = max(1, CHUNK_SCORES // (bucket.keys.shape[2] * cue.queries.shape[1]))
+        parts = [torch.empty(0, len(self._scaling))]
+        for start in range(first, len(bucket.ids), step):
+            rows = slice(start, min(start + step, len(bucket.ids)))
+            parts.append(shares(cue, bucket.keys[:, rows], bucket.lengths[rows], self._rows, self._scaling))
+        return torch.cat(parts)
 
     def _empty(self, slots: int, capacity: int) -> _Bucket:
         return _Bucket(
@@ -128,5 +149,5 @@ class Index:
         grown.keys[:, :used] = bucket.keys
         grown.lengths[:used] = bucket.lengths
         grown.null_shares[:used] = bucket.null_shares
-        grown.ids = bucket.ids
+        grown.ids, grown.num_calibrated = bucket.ids, bucket.num_calibrated
         return grown

@@ -3,7 +3,7 @@
 For voter v and cue token t, with scaled scores s of the event's keys and the log-sum-exp c of all keys that the prompt
 itself gives that token, the event would take the share
 
-    exp(lse(s)) / (exp(lse(s)) + exp(c))  =  sigmoid(lse(s) - c)
+    exp(lse(s)) / (exp(lse(s)) + exp(c))  =  m / (1 + m)   with   m = sum exp(s - c)
 
 of the head's attention: the softmax over the concatenation, without computing it. Shares are averaged over the cue's
 tokens, the share of a content-free cue is removed, and the voters' values are summed with their weights. Calibrating
@@ -27,6 +27,10 @@ from v14.types import Cue
 
 SHARE_FLOOR = 1e-4
 """Shares below this count as this in a log-ratio: what no token could notice must not decide."""
+
+MAX_EXPONENT = 80.0
+"""Scores further than this from the context's count as this far: the share is 0 or 1 in fp32 long before, and exp
+neither overflows nor gives the denormal numbers that processors are slow at."""
 
 CALIBRATIONS = ("subtract", "log-ratio")
 
@@ -62,16 +66,14 @@ def shares(
     voter its place in U (`Voters.key_rows`); scaling: per voter (`scalings`).
     """
     _, num_events, num_slots, dim = keys.shape
-    padding = torch.arange(num_slots) >= lengths[:, None]
-    ragged = bool(padding.any())
+    # Summing by a product with the mask leaves padding out and costs no pass of its own.
+    counted = (torch.arange(num_slots) < lengths[:, None]).float()[:, None]
     columns = []
     for voter, (row, scale) in enumerate(zip(rows, scaling, strict=True)):
-        queries = cue.queries[voter] * scale
-        scores = keys[row].reshape(num_events * num_slots, dim).float() @ queries.T
-        scores = scores.view(num_events, num_slots, -1)
-        if ragged:
-            scores.masked_fill_(padding[:, :, None], -torch.inf)
-        columns.append(torch.sigmoid(scores.logsumexp(1) - cue.context_lse[voter]).mean(-1))
+        queries = cue.queries[voter].T * scale
+        relative = torch.addmm(-cue.context_lse[voter], keys[row].reshape(num_events * num_slots, dim).float(), queries)
+        mass = counted @ relative.clamp_(-MAX_EXPONENT, MAX_EXPONENT).exp_().view(num_events, num_slots, -1)
+        columns.append((mass / (1 + mass)).mean((1, 2)))
     return torch.stack(columns, dim=-1)
 
 
