@@ -35,7 +35,9 @@ class MemoryCache(Cache):
     def __init__(self, geometry: Geometry) -> None:
         windows = [layer.window for layer in geometry.layers]
         super().__init__(
-            layers=[DynamicLayer() if window is None else KeepingSlidingLayer(window) for window in windows]
+            layers=[
+                DynamicLayer() if window is None else KeepingSlidingLayer(sliding_window=window) for window in windows
+            ]
         )
 
     def truncate(self, length: int) -> None:
