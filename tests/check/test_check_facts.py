@@ -77,6 +77,7 @@ def test_long_text_has_the_fact_in_its_middle():
         ("Bergenia grows here.", "Bergen", False),
         ("At 6:45 pm", "6:45", True),
         ("At 16:45", "6:45", False),
+        ("At 6:45pm", "6:45", True),
         ("zipper-quarry", "zipper-quarry", True),
         ("", "Paris", False),
     ],

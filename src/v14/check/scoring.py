@@ -10,10 +10,15 @@ from v14.check.facts import Fact
 def contains(answer: str, accepted: Iterable[str]) -> bool:
     """Whether the answer contains one of the accepted values as whole words, whatever their case.
 
-    A comma between digits (1,234) is no difference.
+    A comma between digits (1,234) is no difference, nor is a unit right behind a number (6:45pm).
     """
     plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", answer)
-    return any(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", plain, re.IGNORECASE) for value in accepted)
+    return any(re.search(_whole(value), plain, re.IGNORECASE) for value in accepted)
+
+
+def _whole(value: str) -> str:
+    after = r"(?!\d)" if value[-1:].isdigit() else r"(?!\w)"
+    return rf"(?<!\w){re.escape(value)}{after}"
 
 
 def recalled(account: Account | None, fact: Fact) -> bool:
