@@ -2,16 +2,17 @@
 
 import json
 import shutil
+import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from v14.check.progress import bars, phases
 from v14.check.run import check_directory, check_url, passed
-from v14.check.suite import Phase, Step
 from v14.check.table import render
 
 
@@ -28,8 +29,8 @@ def check(
     """Ask a server what it remembers: a table of rows, exit status 1 if it failed or left a traceback."""
     if (directory is None) == (url is None):
         raise typer.BadParameter("give either a directory or --url")
-    console = Console(stderr=True)
-    columns = (
+    # A check that is told to stop stops its server, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -38,26 +39,19 @@ def check(
     )
     work = Path(tempfile.mkdtemp(prefix="v14-check-"))
     try:
-        with Progress(*columns, console=console) as progress:
-            phase = _phases(progress)
+        with bars() as progress:
             if url is not None:
-                report = check_url(url, seed=seed, phase=phase)
+                report = check_url(url, seed=seed, phase=phases(progress))
             elif directory is not None:
-                report = check_directory(directory, seed=seed, work=work, phase=phase, arguments=server_arg or ())
+                report = check_directory(
+                    directory, seed=seed, work=work, phase=phases(progress), arguments=server_arg or ()
+                )
     finally:
         if keep:
-            console.print(f"kept {work}", soft_wrap=True)
+            typer.echo(f"kept {work}", err=True)
         else:
             shutil.rmtree(work, ignore_errors=True)
     Console().print(render(report))
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
     raise typer.Exit(0 if passed(report) else 1)
-
-
-def _phases(progress: Progress) -> Phase:
-    def phase(name: str, total: int) -> Step:
-        task = progress.add_task(name, total=total)
-        return lambda: progress.advance(task)
-
-    return phase
