@@ -163,12 +163,6 @@ def main() -> None:
     if not TOLD.exists():
         shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(exist_ok=True)
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
     console.rule("3. sglang serve")
     with Server(model_dir=DIRECTORY, home=HOME, log=ROOM / "server.log") as server, bars() as progress:
         if not TOLD.exists():

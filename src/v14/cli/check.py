@@ -31,12 +31,6 @@ def check(
         raise typer.BadParameter("give either a directory or --url")
     # A check that is told to stop stops its server, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
     work = Path(tempfile.mkdtemp(prefix="v14-check-"))
     try:
         with bars() as progress:
