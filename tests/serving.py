@@ -78,12 +78,16 @@ def distributions(reply: dict[str, Any]) -> list[dict[int, float]]:
 
 
 def turn(checkpoint: Path, role: str, num_tokens: int, seed: int) -> list[int]:
-    """A turn of exactly `num_tokens` tokens, wrapper included, its content random ordinary tokens."""
+    """A turn of exactly `num_tokens` tokens, wrapper included, its content random ordinary tokens.
+
+    A negative number gives a turn of that many tokens that is not closed.
+    """
     form = turns_of(checkpoint)
-    content = num_tokens - len(form.openings[role]) - len(form.closing)
+    closing = form.closing if num_tokens > 0 else ()
+    content = abs(num_tokens) - len(form.openings[role]) - len(closing)
     assert content >= 1
     rng = random.Random(seed)
-    return [*form.openings[role], *(rng.randrange(300, 900) for _ in range(content)), *form.closing]
+    return [*form.openings[role], *(rng.randrange(300, 900) for _ in range(content)), *closing]
 
 
 def stream_and_drop(server: Server, ids: list[int], *, namespace: str) -> None:

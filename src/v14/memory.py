@@ -52,7 +52,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequence_:
+class SpannedSequence:
     """Token ids with spans in place; `positions[i]` is where real token i stands, `starts[k]` where span k begins."""
 
     token_ids: tuple[int, ...]
@@ -91,7 +91,7 @@ class Memory:
         self.reason = reason
         self._store = store
         self._spaces: OrderedDict[str, Space] = OrderedDict()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     @classmethod
     def open(cls, profile: Profile, switches: Switches, *, store: Store | None = None) -> "Memory":
@@ -131,13 +131,13 @@ class Memory:
         try:
             yield
         except Exception as error:
-            with self._lock:
+            with self.lock:
                 self.counters[f"failed_{concern}"] += 1
             logger.exception("%s failed, the request goes on without it: %s", concern, error)
 
     def space(self, namespace: str) -> Space:
         """The events of a namespace and their voter keys, read from the store when it is first asked for."""
-        with self._lock:
+        with self.lock:
             space = self._spaces.get(namespace)
             if space is None:
                 space = Space(index=Index(self.profile.geometry, self.profile.voters))
@@ -202,7 +202,8 @@ class Session:
         options = self.memory.profile.options
         budget = options.recall_budget_tokens if room_tokens is None else min(options.recall_budget_tokens, room_tokens)
         space = self.memory.space(self.namespace)
-        votes = space.index.votes(cue)
+        with self.memory.lock:
+            votes = space.index.votes(cue)
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
         plan = make_plan(candidates, space.lookup, options, token_ids, budget, order=space.index.order)
@@ -227,7 +228,7 @@ class Session:
             return layout.placements
         return (*layout.placements, Placement(index=layout.new_start, event_ids=tuple(e.id for e in plan.events)))
 
-    def sequence(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> Sequence_:
+    def sequence(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> SpannedSequence:
         """The real token ids with the spans' ids in place."""
         ids: list[int] = []
         positions: list[int] = []
@@ -242,7 +243,7 @@ class Session:
                 ids.extend(event.token_ids)
         positions.extend(range(len(ids), len(ids) + len(token_ids) - done))
         ids.extend(token_ids[done:])
-        return Sequence_(token_ids=tuple(ids), positions=tuple(positions), starts=tuple(starts))
+        return SpannedSequence(token_ids=tuple(ids), positions=tuple(positions), starts=tuple(starts))
 
     def span(self, placement: Placement, position: int) -> Span:
         """Token ids, keys and values of a placement standing at `position`, on the CPU."""
@@ -280,7 +281,8 @@ class Session:
         if new:
             memory.store.put(new)
             slots = memory.profile.voters.slots(memory.profile.geometry)
-            for event, trace in new:
-                space.add(event, voter_keys(trace.keys[slots], memory.profile.geometry, memory.profile.voters))
+            with memory.lock:
+                for event, trace in new:
+                    space.add(event, voter_keys(trace.keys[slots], memory.profile.geometry, memory.profile.voters))
             memory.counters["events_stored"] += len(new)
         return len(new)

@@ -7,10 +7,17 @@ from tests.tiny import FAMILIES, tiny_checkpoint, tiny_v14, turns_of
 
 pytestmark = pytest.mark.engine
 
-LENGTHS = {"1": [129], "3": [131], "64": [64], "127": [127], "128": [128], "three in a row": [40, 64, 33]}
-"""Turns read before the prompt, by the event length they are about: a turn of 129 tokens is an event of 128 and one
-of 1, one of 131 ends in an event of 3."""
-NUM_EVENTS = {"1": 2, "3": 2, "64": 1, "127": 1, "128": 1, "three in a row": 3}
+LENGTHS = {"1": [-129], "3": [131], "64": [64], "127": [127], "128": [128], "three in a row": [40, 64, 33]}
+"""Turns read before the prompt, by the event length they are about; a negative length is a turn that nothing closes.
+129 tokens are an event of 128 and one of 1, 131 end in an event of 3."""
+EVENT_LENGTHS = {
+    "1": [128, 1],
+    "3": [128, 3],
+    "64": [64],
+    "127": [127],
+    "128": [128],
+    "three in a row": [40, 64, 33],
+}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -40,7 +47,7 @@ def test_recalled_equals_read(served, case):
     bare = generate(server, head + prompt, logprobs=True, mode="off", namespace=namespace)
 
     report = recalled["meta_info"]["v14"]
-    assert len(report["recalled"]) == NUM_EVENTS[case]
+    assert [event["num_tokens"] for event in report["recalled"]] == EVENT_LENGTHS[case]
     assert recalled["meta_info"]["prompt_tokens"] == len(head + prompt)
     assert largest_difference(distributions(recalled), distributions(read)) < 1e-4
     # Without this the law would hold for a model that looks at nothing.

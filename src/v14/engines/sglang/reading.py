@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from v14.engines.sglang.ticket import Ticket
-from v14.memory import Layout, Sequence_, Session
+from v14.memory import Layout, SpannedSequence, Session
 from v14.reinstate.transcripts import Placement
 
 
@@ -23,7 +23,7 @@ class Reading:
     token_ids: Sequence[int]
     layout: Layout
     placements: tuple[Placement, ...]
-    sequence: Sequence_
+    sequence: SpannedSequence
     queries: dict[int, list[torch.Tensor]] = field(default_factory=dict)
     is_stored: bool = False
 

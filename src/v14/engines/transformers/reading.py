@@ -18,7 +18,7 @@ import torch
 
 from v14.engines.transformers.attention import Capture, capture_queries
 from v14.engines.transformers.cache import MemoryCache
-from v14.memory import Sequence_, Session
+from v14.memory import SpannedSequence, Session
 from v14.recall.cue import build_cue, gather
 from v14.reinstate.transcripts import Placement
 from v14.types import Cue, Plan
@@ -44,7 +44,7 @@ class Clock:
 class Reading:
     """A prompt as the model is to see it. `cache` holds the first tokens of `sequence`, never all of them."""
 
-    sequence: Sequence_
+    sequence: SpannedSequence
     placements: tuple[Placement, ...]
     cache: MemoryCache
     plan: Plan
@@ -53,7 +53,7 @@ class Reading:
 def read_plain(session: Session, token_ids: Sequence[int], reason: str) -> Reading:
     """The prompt alone, nothing of it read yet."""
     return Reading(
-        sequence=Sequence_(token_ids=tuple(token_ids), positions=tuple(range(len(token_ids))), starts=()),
+        sequence=SpannedSequence(token_ids=tuple(token_ids), positions=tuple(range(len(token_ids))), starts=()),
         placements=(),
         cache=MemoryCache(session.memory.profile.geometry),
         plan=Plan(reason=reason),
@@ -103,7 +103,7 @@ def forward(model: Any, cache: MemoryCache, token_ids: Sequence[int], logits_to_
 
 
 def _read_head(
-    model: Any, session: Session, cache: MemoryCache, sequence: Sequence_, placements: Sequence[Placement]
+    model: Any, session: Session, cache: MemoryCache, sequence: SpannedSequence, placements: Sequence[Placement]
 ) -> None:
     """Read up to the last earlier span, placing each where it stood; without spans, read nothing."""
     for placement, start in zip(placements, sequence.starts, strict=True):
