@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from v14.engines.sglang.ticket import Ticket
-from v14.memory import Layout, SpannedSequence, Session
+from v14.memory import Layout, Session, SpannedSequence
 from v14.reinstate.transcripts import Placement
 
 
