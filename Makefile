@@ -47,6 +47,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy demo
 
 test: lint
 	$(BIN)/pytest
