@@ -33,7 +33,7 @@ def test_perfect_memory_has_every_row_right(seed):
     assert (rows["four_at_once"], rows["long_prompt"], rows["dropped_stream"]) == (4, 1, 1)
     assert rows["timed_recalling"] == 7
     assert rows["failed_requests"] == 0
-    assert rows["long_prompt_tokens"] > 1400
+    assert rows["long_prompt_tokens"] > 1700
     assert all(rows[name] > 0 for name in ("first_token_on", "first_token_off", "decode_on", "decode_off"))
 
 

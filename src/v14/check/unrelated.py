@@ -27,7 +27,7 @@ def chats(seed: int, num_chats: int = 40) -> list[str]:
     return random.Random(f"chats {seed}").sample(lines("chats"), num_chats)
 
 
-def long_text(seed: int, middle: str, num_words: int = 1500) -> str:
+def long_text(seed: int, middle: str, num_words: int = 1740) -> str:
     """A description of a landscape of about `num_words` words (1.3 tokens each) with `middle` in the middle of it."""
     rng = random.Random(f"text {seed}")
     choices = defaultdict(list)
