@@ -33,5 +33,5 @@ def vote(cue: Cue, keys: torch.Tensor, geometry: Geometry, voters: Voters, share
         if voters.calibration == "subtract":
             total += weight * (asked - empty)
         else:
-            total += weight * math.log(max(asked, share_floor) / max(empty, share_floor))
+            total += weight * math.log((asked + share_floor) / (empty + share_floor))
     return total

@@ -25,8 +25,8 @@ from v14.recall.voters import Voters
 from v14.reinstate.rotation import rotate
 from v14.types import Cue
 
-SHARE_FLOOR = 1e-4
-"""Shares below this count as this in a log-ratio: what no token could notice must not decide."""
+SHARE_FLOOR = 0.01
+"""Added to both shares of a log-ratio: differences far below a hundredth of the attention must not decide."""
 
 MAX_EXPONENT = 80.0
 """Scores further than this from the context's count as this far: the share is 0 or 1 in fp32 long before, and exp
@@ -78,11 +78,12 @@ def shares(
 
 
 def calibrate(share: torch.Tensor, null_share: torch.Tensor, calibration: str) -> torch.Tensor:
-    """A share with the content-free cue's share removed: a difference, or the natural log of the ratio."""
+    """A share with the content-free cue's share removed: a difference, or the natural log of the ratio
+    of the two, each with `SHARE_FLOOR` added."""
     if calibration == "subtract":
         return share - null_share
     if calibration == "log-ratio":
-        return share.clamp_min(SHARE_FLOOR).log() - null_share.clamp_min(SHARE_FLOOR).log()
+        return (share + SHARE_FLOOR).log() - (null_share + SHARE_FLOOR).log()
     raise ValueError(f"unknown calibration {calibration!r}; there are {', '.join(CALIBRATIONS)}")
 
 

@@ -1,0 +1,134 @@
+"""`upgrade`: from a checkpoint directory to a V14 directory."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from v14.config import CONFIG_KEY, Options
+from v14.errors import UnsupportedModelError, UpgradeError, V14Error
+from v14.events.cut import Cutter
+from v14.models import adapter_for
+from v14.profile import Profile
+from v14.upgrade.calibration import build
+from v14.upgrade.choose import choose
+from v14.upgrade.directory import Link, whole_or_nothing, write
+from v14.upgrade.limits import MAX_EVENTS, choose_limits
+from v14.upgrade.measure import LAYER_SHARE, measure
+from v14.upgrade.reading import Reader, calm_threads, quiet_transformers
+from v14.upgrade.report import Report, separation_lines
+from v14.upgrade.sentences import sentence_ends
+from v14.upgrade.turns import turn_format
+from v14.upgrade.weights import weights_id
+
+SEED = 14
+
+
+def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | None = None) -> Profile:
+    """Make `out`, the V14 directory of the checkpoint `src`, and return its profile.
+
+    A finished `out` of the same weights is left as it is. Raises `UpgradeError` or `UnsupportedModelError`, naming what
+    cannot be upgraded; then nothing is left behind.
+    """
+    report = report or Report()
+    config = _config(src)
+    adapter = adapter_for(config)
+    geometry = adapter.geometry(config)
+    weights = weights_id(src)
+    if out.exists() or out.is_symlink():
+        return _finished(out, weights, report)
+    with whole_or_nothing(out) as room:
+        tokenizer = _tokenizer(src)
+        turns, ends = turn_format(tokenizer), sentence_ends(tokenizer)
+        num_layers = math.ceil(len(geometry.layers) * LAYER_SHARE)
+        texts = build(SEED)
+        defaults = Options.parse({"recall_floor": 1.0}, "defaults")
+        cutter = Cutter(turns=turns, sentence_ends=ends, event_tokens=defaults.event_tokens)
+        with (
+            quiet_transformers(),
+            calm_threads(),
+            report.stage("choosing voters", 1 + len(texts.chats) + len(texts.questions)),
+        ):
+            reader = Reader(src, geometry, num_layers)
+            measurement = measure(
+                reader,
+                tokenizer,
+                cutter,
+                geometry,
+                texts,
+                num_layers=num_layers,
+                cue_tokens=defaults.cue_tokens,
+                advance=report.advance,
+            )
+        with calm_threads():
+            choice = choose(measurement)
+        limits = choose_limits(measurement, choice)
+        measured = {
+            **choice.measured,
+            **{name: round(value, 4) for name, value in vars(choice.separation).items()},
+            "right_in_plan": round(limits.right_in_plan, 4),
+            "wrong_in_plan": round(limits.wrong_in_plan, 4),
+            "separates": choice.separation.good,
+            "num_facts": int((measurement.asked >= 0).sum()),
+            "num_unrelated": int((measurement.asked < 0).sum()),
+            "num_events": len(measurement.events),
+            "first_layer": choice.voters.layers[0],
+            "last_layer": choice.voters.layers[-1],
+            "num_layers": len(geometry.layers),
+        }
+        profile = Profile(
+            base_architecture=adapter.base_name,
+            weights_id=weights,
+            geometry=geometry,
+            turns=turns,
+            sentence_ends=ends,
+            voters=choice.voters,
+            options=defaults.model_copy(
+                update={
+                    "recall_floor": choice.floor,
+                    "recall_ratio": limits.ratio,
+                    "recall_max_events": MAX_EVENTS,
+                }
+            ),
+            measured=measured,
+        )
+        write(room, src, config, adapter, profile, link)
+    for line in separation_lines(measured, choice.floor, limits.ratio):
+        report.say(line)
+    report.say(f"{out} is ready")
+    return profile
+
+
+def _config(src: Path) -> dict[str, Any]:
+    """The checkpoint's config, refused where its weights cannot be read or it has a memory already."""
+    try:
+        config: dict[str, Any] = json.loads((src / "config.json").read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise UpgradeError(f"{src} is no checkpoint directory: config.json cannot be read ({error})") from error
+    if CONFIG_KEY in config:
+        raise UpgradeError(f"{src} is a V14 directory already; give the checkpoint that it was made from")
+    if config.get("quantization_config"):
+        method = config["quantization_config"].get("quant_method", "unknown")
+        raise UnsupportedModelError(f"{src}: quantised weights ({method}) are not supported; use the bf16 checkpoint")
+    return config
+
+
+def _finished(out: Path, weights: str, report: Report) -> Profile:
+    """The profile of an `out` that is there already, if it is this upgrade's."""
+    try:
+        profile = Profile.load(out)
+    except V14Error as error:
+        raise UpgradeError(f"{out} exists and is no V14 directory; remove it or choose another name") from error
+    if profile.weights_id != weights:
+        raise UpgradeError(f"{out} is the V14 directory of other weights; remove it or choose another name")
+    report.say(f"{out} is a V14 directory of these weights already: nothing to do")
+    return profile
+
+
+def _tokenizer(src: Path) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(src, local_files_only=True)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise UpgradeError(f"{src}: the tokenizer cannot be loaded ({error})") from error

@@ -1,0 +1,138 @@
+"""Measuring every candidate head on the calibration set: its share of attention for each question and event."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from v14.events.cut import Cutter
+from v14.geometry import Geometry
+from v14.recall.index import Index
+from v14.recall.voters import Voters
+from v14.recall.votes import voter_keys
+from v14.reinstate.rotation import rotate
+from v14.types import Cue, Event
+from v14.upgrade.calibration import CalibrationSet, Chat, Question
+from v14.upgrade.reading import Reader
+from v14.upgrade.turns import render
+
+LAYER_SHARE = 2 / 3
+"""Only heads in this first share of the layers may vote: the best sit in the middle of a network, and a probe that
+needs no more than these layers can stop there."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """Shares of N events for M questions at V candidate heads.
+
+    shares: `[M, N, V]` fp32; null_shares: `[N, V]`; facts: `[N]` int64, the fact an event states, -1 for none; `asked`
+    `[M]` int64, the fact a question should recall, -1 for none; allowed: `[M, N]` bool, False where an event stands in
+    the question's own prompt (a plan never recalls that); held_out: `[M]` bool. `events` and `questions` in that order.
+    """
+
+    heads: tuple[tuple[int, int], ...]
+    null: Cue
+    events: tuple[Event, ...]
+    questions: tuple[Question, ...]
+    shares: torch.Tensor
+    null_shares: torch.Tensor
+    facts: torch.Tensor
+    asked: torch.Tensor
+    allowed: torch.Tensor
+    held_out: torch.Tensor
+
+
+def measure(
+    reader: Reader,
+    tokenizer: Any,
+    cutter: Cutter,
+    geometry: Geometry,
+    texts: CalibrationSet,
+    *,
+    num_layers: int,
+    cue_tokens: int,
+    advance: Callable[[], None] = lambda: None,
+) -> Measurement:
+    """Read every chat and question once; `advance` is called after each."""
+    heads = tuple((layer.index, head) for layer in geometry.layers[:num_layers] for head in range(geometry.num_heads))
+    nobody = Cue(queries=torch.zeros(len(heads), 1, geometry.head_dim), context_lse=torch.zeros(len(heads), 1))
+    everyone = Voters(heads=heads, weights=(1.0,) * len(heads), calibration="subtract", null=nobody)
+
+    def cue_of(text: str) -> Cue:
+        ids = prompt_ids(tokenizer, text)
+        return reader.cue(ids, new_part_start(cutter, ids), everyone, cue_tokens)
+
+    null = cue_of(texts.null)
+    advance()
+    everyone = Voters(heads=heads, weights=everyone.weights, calibration="subtract", null=null)
+    index = Index(geometry, everyone)
+    events: dict[str, Event] = {}
+    facts: dict[str, int] = {}
+    for number, chat in enumerate(texts.chats):
+        for event, keys, is_statement in _events(reader, tokenizer, cutter, geometry, everyone, chat, number):
+            index.add(event.id, keys)
+            events.setdefault(event.id, event)
+            if is_statement and chat.fact is not None:
+                facts[event.id] = chat.fact
+        advance()
+    rows, allowed = [], []
+    for question in texts.questions:
+        order, share = index.shares(cue_of(question.text))
+        ids = ",".join(map(str, prompt_ids(tokenizer, question.text)))
+        rows.append(share)
+        allowed.append([f",{','.join(map(str, _body(events[id])))}," not in f",{ids}," for id in order])
+        advance()
+    return Measurement(
+        heads=heads,
+        null=null,
+        events=tuple(events[id] for id in order),
+        questions=texts.questions,
+        shares=torch.stack(rows),
+        null_shares=index.null_shares(),
+        facts=torch.tensor([facts.get(id, -1) for id in order]),
+        asked=torch.tensor([-1 if q.fact is None else q.fact for q in texts.questions]),
+        allowed=torch.tensor(allowed),
+        held_out=torch.tensor([q.held_out for q in texts.questions]),
+    )
+
+
+def prompt_ids(tokenizer: Any, text: str) -> list[int]:
+    """A question as a server gets it: rendered with the template and a generation prompt, or as it is without one."""
+    if tokenizer.chat_template:
+        return render(tokenizer, [{"role": "user", "content": text}], generate=True)
+    return list(tokenizer(text)["input_ids"])
+
+
+def new_part_start(cutter: Cutter, token_ids: list[int]) -> int:
+    """Where the new part begins: at the last user turn; without turns, behind what the tokenizer puts in front."""
+    starts = [turn.start for turn in cutter.turns.turns(token_ids) if turn.role == "user"]
+    return starts[-1] if starts else 0
+
+
+def _events(
+    reader: Reader, tokenizer: Any, cutter: Cutter, geometry: Geometry, voters: Voters, chat: Chat, number: int
+) -> list[tuple[Event, torch.Tensor, bool]]:
+    """The events of one chat with their voter keys, and whether each comes from the user."""
+    if tokenizer.chat_template:
+        sequences = [render(tokenizer, [{"role": role, "content": text} for role, text in chat.turns])]
+    else:
+        sequences = [list(tokenizer(text)["input_ids"]) for _, text in chat.turns]
+    found = []
+    for turn, ids in enumerate(sequences):
+        _, keys = reader.read(ids)
+        for cut in cutter.cut(ids, namespace="calibration", said_at=float(number)):
+            at_zero = torch.stack(
+                [
+                    rotate(keys[layer][cut.start : cut.end], geometry.layers[geometry.slot(layer)].rotary, -cut.start)
+                    for layer in voters.layers
+                ]
+            )
+            found.append(
+                (cut.event, voter_keys(at_zero, geometry, voters), cut.event.role in ("user", "text") and not turn)
+            )
+    return found
+
+
+def _body(event: Event) -> tuple[int, ...]:
+    return event.token_ids[: event.num_tokens - event.closing_len]
