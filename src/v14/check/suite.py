@@ -1,10 +1,11 @@
 """The questions of the check, asked one row after the other through one client."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from v14.check import speed, unrelated
 from v14.check.client import ChatClient, MemoryMode, Message, Reply
@@ -17,6 +18,11 @@ NUM_FACTS = 30
 TELL_TOKENS = 24
 ANSWER_TOKENS = 48
 DROP_PATIENCE_S = 15.0
+NUM_CLIENTS = 4
+"""Chats asked side by side where the row is not about time: servers batch, and none of these chats knows another."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 AFTER_RESTART = "_after_restart"
 
 Step = Callable[[], None]
@@ -70,33 +76,26 @@ class Suite:
     def tell(self) -> None:
         """Tell every fact in a chat of its own."""
         step = self.phase("tell the facts", NUM_FACTS)
-        for fact in self.facts:
-            self._chat(user(fact.statement), max_tokens=TELL_TOKENS)
-            step()
+        self._each(lambda fact: self._chat(user(fact.statement), max_tokens=TELL_TOKENS), self.facts, step)
 
     def ask(self, suffix: str = "") -> None:
         """Rows `facts` and `right_event_recalled`: each question in a new chat."""
         step = self.phase("ask the facts" + suffix.replace("_", " "), NUM_FACTS)
-        right = found = 0
-        for fact in self.facts:
-            reply = self._chat(user(fact.question))
-            right += self._right(reply, fact)
-            found += recalled(reply.account, fact)
-            step()
-        self.report.count("facts" + suffix, right, NUM_FACTS)
+        replies = self._each(lambda fact: self._chat(user(fact.question)), self.facts, step)
+        answered = list(zip(replies, self.facts, strict=True))
+        self.report.count("facts" + suffix, sum(self._right(*pair) for pair in answered), NUM_FACTS)
+        found = sum(recalled(reply.account, fact) for reply, fact in answered)
         self.report.count("right_event_recalled" + suffix, found, NUM_FACTS)
 
     def ask_without_memory(self) -> None:
         """Rows `facts_same_chat`, the model's own ceiling, and `facts_memory_off`."""
         step = self.phase("ask with the memory off", 2 * NUM_FACTS)
-        same_chat = nothing = 0
-        for fact in self.facts:
-            same_chat += self._right(self._same_chat(fact), fact)
-            step()
-            nothing += self._right(self._chat(user(fact.question), memory="off"), fact)
-            step()
-        self.report.count("facts_same_chat", same_chat, NUM_FACTS)
-        self.report.count("facts_memory_off", nothing, NUM_FACTS)
+        same_chat = self._each(lambda fact: self._right(self._same_chat(fact), fact), self.facts, step)
+        nothing = self._each(
+            lambda fact: self._right(self._chat(user(fact.question), memory="off"), fact), self.facts, step
+        )
+        self.report.count("facts_same_chat", sum(same_chat), NUM_FACTS)
+        self.report.count("facts_memory_off", sum(nothing), NUM_FACTS)
 
     def unrelated(self, suffix: str = "", *, baseline: bool) -> None:
         """Rows `unrelated…`: general questions, which must stay right and should recall nothing.
@@ -105,27 +104,24 @@ class Suite:
         """
         questions = unrelated.questions(self.seed)
         step = self.phase("unrelated questions" + suffix.replace("_", " "), len(questions) * (1 + baseline))
-        right = recalling = right_off = 0
-        for question in questions:
-            reply = self._chat(user(question.text), memory="read")
-            right += contains(reply.text, question.accepted)
-            recalling += bool(reply.account and reply.account.recalled)
-            step()
-            if baseline:
-                right_off += contains(self._chat(user(question.text), memory="off").text, question.accepted)
-                step()
+
+        def answers(memory: MemoryMode) -> tuple[list[Reply], int]:
+            replies = self._each(lambda question: self._chat(user(question.text), memory=memory), questions, step)
+            right = [contains(r.text, question.accepted) for r, question in zip(replies, questions, strict=True)]
+            return replies, sum(right)
+
+        replies, right = answers("read")
         self.report.count("unrelated" + suffix, right, len(questions))
         if baseline:
-            self.report.count("unrelated_memory_off", right_off, len(questions))
+            self.report.count("unrelated_memory_off", answers("off")[1], len(questions))
+        recalling = sum(bool(reply.account and reply.account.recalled) for reply in replies)
         self.report.count("unrelated_recalling" + suffix, recalling, len(questions))
 
     def chats(self) -> None:
         """Forty chats about other things."""
         openings = unrelated.chats(self.seed)
         step = self.phase("unrelated chats", len(openings))
-        for opening in openings:
-            self._chat(user(opening), max_tokens=TELL_TOKENS)
-            step()
+        self._each(lambda opening: self._chat(user(opening), max_tokens=TELL_TOKENS), openings, step)
 
     def four_at_once(self) -> None:
         """Row `four_at_once`: four clients, each tells a fact and asks for it in a new chat."""
@@ -134,12 +130,9 @@ class Suite:
 
         def tell_and_ask(fact: Fact) -> bool:
             self._chat(user(fact.statement), max_tokens=TELL_TOKENS)
-            right = self._right(self._chat(user(fact.question)), fact)
-            step()
-            return right
+            return self._right(self._chat(user(fact.question)), fact)
 
-        with ThreadPoolExecutor(len(facts)) as pool:
-            self.report.count("four_at_once", sum(pool.map(tell_and_ask, facts)), len(facts))
+        self.report.count("four_at_once", sum(self._each(tell_and_ask, facts, step)), len(facts))
 
     def long_prompt(self) -> None:
         """Row `long_prompt`: a fact in the middle of about 2,000 tokens, asked for in another chat."""
@@ -183,6 +176,17 @@ class Suite:
         self.report.measure("decode_off", result.decode_off, "tokens/s")
         if result.accounted:
             self.report.count("timed_recalling", result.recalling, result.accounted)
+
+    def _each(self, ask: Callable[[Item], Result], items: Iterable[Item], step: Step) -> list[Result]:
+        """`ask` of every item, `NUM_CLIENTS` side by side; results in the order of the items."""
+
+        def counted(item: Item) -> Result:
+            result = ask(item)
+            step()
+            return result
+
+        with ThreadPoolExecutor(NUM_CLIENTS) as pool:
+            return list(pool.map(counted, items))
 
     def _same_chat(self, fact: Fact) -> Reply:
         told = [*user(fact.statement), {"role": "assistant", "content": "Okay."}]
