@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from v14.upgrade.calibration import chats as texts
 from v14.upgrade.calibration.kinds import KINDS
 
-FACTS_PER_KIND = 2
-"""Facts of one kind in the store: each is the other's hardest distractor."""
+FACTS_PER_KIND = 3
+"""Facts of one kind in the store, where it has as many subjects: each is the others' hardest distractor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def build(seed: int = 0, *, num_kinds: int | None = None) -> CalibrationSet:
     """The set of a seed: facts of every kind (or of the first `num_kinds` only), questions, distractors.
 
     Kinds alternate between the choosing and the held-out half, so that a held-out question is of a kind that no voter
-    was chosen on. Beside each fact stands another of its kind, and an acknowledgement behind it; a third of the facts
+    was chosen on. Beside each fact stand others of its kind, and an acknowledgement behind it; a third of the facts
     was asked for before, in vain. Half of the questions are in the statement's own words, half are not.
     """
     draw = random.Random(seed)
@@ -57,7 +57,7 @@ def build(seed: int = 0, *, num_kinds: int | None = None) -> CalibrationSet:
                 Chat(turns=(("user", statement), ("assistant", draw.choice(texts.ACKNOWLEDGEMENTS))), fact=fact)
             )
             forms = [kind.direct.format(s=subject), kind.paraphrase.format(s=subject)]
-            questions.append(Question(text=forms[fact % 2], fact=fact, held_out=held_out))
+            questions.extend(Question(text=form, fact=fact, held_out=held_out) for form in forms)
             if fact % 3 == 0:
                 stored.append(Chat(turns=(("user", draw.choice(forms)), ("assistant", draw.choice(texts.DENIALS)))))
             fact += 1

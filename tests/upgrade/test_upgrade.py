@@ -1,0 +1,180 @@
+"""Upgrading tiny random checkpoints of every family, and refusing what cannot be upgraded."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from tests.tiny import FAMILIES, tiny_checkpoint
+
+from v14.errors import UnsupportedModelError, UpgradeError
+from v14.models import adapter_for
+from v14.profile import Profile
+from v14.upgrade import Silent, upgrade
+from v14.upgrade.directory import whole_or_nothing
+from v14.upgrade.weights import weights_id
+
+
+def tree(directory):
+    """Names, bytes and change times of everything."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def copy_of(family, path, **changes):
+    """The tiny checkpoint at `path`, with keys of its config replaced."""
+    shutil.copytree(tiny_checkpoint(family), path)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, **changes}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory):
+    """V14 directories by family, made once."""
+    made = {}
+
+    def make(family):
+        if family not in made:
+            out = tmp_path_factory.mktemp(family) / "out"
+            report = Silent()
+            upgrade(tiny_checkpoint(family), out, link="copy", report=report)
+            made[family] = (out, report)
+        return made[family]
+
+    return make
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_directory_is_whole(upgraded, family):
+    out, report = upgraded(family)
+    source = tiny_checkpoint(family)
+    config, plain = (json.loads((path / "config.json").read_text()) for path in (out, source))
+    adapter = adapter_for(plain)
+    profile = Profile.load(out)
+    assert config["architectures"] == [adapter.v14_name]
+    assert config["model_type"] == plain["model_type"]
+    assert profile.base_architecture == adapter.base_name
+    assert profile.geometry == adapter.geometry(plain)
+    assert profile.weights_id == weights_id(source)
+    assert set(profile.turns.openings) >= {"user", "assistant"}
+    assert max(profile.voters.layers) <= len(profile.geometry.layers) * 2 / 3
+    assert {"top1", "top5", "auc", "kept", "recalling", "right_in_plan"} <= set(profile.measured)
+    assert any("AUC" in line for line in report.lines)
+    # Random weights know nothing, and the upgrade has to say so.
+    assert not profile.measured["separates"]
+    assert any("WARNING" in line for line in report.lines)
+    for file in source.iterdir():
+        if file.name != "config.json":
+            assert (out / file.name).read_bytes() == file.read_bytes()
+    assert not list(out.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_loads_it(upgraded, family, monkeypatch):
+    from transformers import AutoModelForCausalLM
+
+    monkeypatch.setenv("SGLANG_V14_MEMORY", "0")
+    out, _ = upgraded(family)
+    model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True)
+    plain = AutoModelForCausalLM.from_pretrained(tiny_checkpoint(family))
+    assert type(model).__name__ == adapter_for(plain.config.to_dict()).v14_name
+    assert type(model.config).__name__.endswith("V14Config")
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, plain(ids).logits)
+
+
+def test_again_changes_nothing_and_says_so(upgraded):
+    out, _ = upgraded("llama")
+    before = tree(out)
+    report = Silent()
+    profile = upgrade(tiny_checkpoint("llama"), out, report=report)
+    assert tree(out) == before
+    assert profile.weights_id == weights_id(tiny_checkpoint("llama"))
+    assert ["nothing to do" in line for line in report.lines] == [True]
+
+
+@pytest.mark.parametrize("link", ["hardlink", "symlink"])
+def test_links(monkeypatch, tmp_path, link):
+    monkeypatch.setattr("v14.upgrade.make.build", small_set)
+    source = copy_of("llama", tmp_path / "src")
+    out = tmp_path / "out"
+    upgrade(source, out, link=link, report=Silent())
+    weights = out / "model.safetensors"
+    assert weights.is_symlink() == (link == "symlink")
+    assert weights.samefile(source / "model.safetensors")
+    assert not (out / "config.json").samefile(source / "config.json")
+
+
+def small_set(seed):
+    from v14.upgrade.calibration import build
+
+    return build(seed, num_kinds=6)
+
+
+def refuse(source, out, error, match):
+    parent = sorted(out.parent.iterdir())
+    with pytest.raises(error, match=match):
+        upgrade(source, out, report=Silent())
+    assert sorted(out.parent.iterdir()) == parent
+
+
+def test_refusals_name_what_is_wrong_and_leave_nothing(tmp_path):
+    (tmp_path / "room").mkdir()
+    out = tmp_path / "room" / "out"
+    dynamic = {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}
+    refuse(copy_of("llama", tmp_path / "a", **dynamic), out, UnsupportedModelError, "dynamic")
+    refuse(copy_of("llama", tmp_path / "b", architectures=["MambaForCausalLM"]), out, UnsupportedModelError, "Mamba")
+    quantised = {"quantization_config": {"quant_method": "awq"}}
+    refuse(copy_of("llama", tmp_path / "c", **quantised), out, UnsupportedModelError, "awq")
+    bare = copy_of("llama", tmp_path / "d")
+    (bare / "model.safetensors").unlink()
+    refuse(bare, out, UpgradeError, "safetensors")
+    cut = copy_of("llama", tmp_path / "e")
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:100])
+    refuse(cut, out, UpgradeError, "model.safetensors")
+    silent = copy_of("llama", tmp_path / "f")
+    for file in silent.glob("tokenizer*"):
+        file.unlink()
+    refuse(silent, out, UpgradeError, "tokenizer")
+    refuse(tmp_path / "nowhere", out, UpgradeError, "nowhere")
+
+
+def test_an_out_of_another_kind_is_left_alone(upgraded, tmp_path):
+    out, _ = upgraded("llama")
+    refuse(tiny_checkpoint("qwen2"), out, UpgradeError, "other weights")
+    refuse(out, tmp_path / "again", UpgradeError, "V14 directory already")
+    (tmp_path / "mine").mkdir()
+    refuse(tiny_checkpoint("llama"), tmp_path / "mine", UpgradeError, "no V14 directory")
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_a_failure_in_the_middle_leaves_nothing(tmp_path):
+    def fail():
+        with whole_or_nothing(tmp_path / "out") as room:
+            (room / "file").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_weights_id_follows_the_weights(tmp_path):
+    one, two = copy_of("llama", tmp_path / "one"), copy_of("llama", tmp_path / "two")
+    assert weights_id(one) == weights_id(two) != weights_id(tiny_checkpoint("qwen2"))
+    file = two / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    size = file.stat().st_size
+    if size < 64 * 4096:  # all of it is sampled
+        assert weights_id(one) != weights_id(two)
+    file.write_bytes(data + b"\0")
+    assert weights_id(one) != weights_id(two)
+    # Every step of training moves every weight, so a sample sees it.
+    header = int.from_bytes(data[:8], "little") + 8
+    file.write_bytes(data[:header] + bytes(byte ^ 1 for byte in data[header:]))
+    assert weights_id(one) != weights_id(two)
