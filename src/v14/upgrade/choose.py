@@ -23,8 +23,8 @@ from v14.upgrade.measure import Measurement
 SIZES = (96, 48, 32, 24, 16)
 """Numbers of heads on the way down; those of `NUM_VOTERS` are candidates."""
 
-NUM_VOTERS = (32, 24, 16)
-RIDGE = 0.1
+NUM_VOTERS = (48, 32, 24, 16)
+RIDGE = 0.03
 """Penalty on squared weights (of standardised heads)."""
 
 NEVER = -1e9
