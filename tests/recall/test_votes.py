@@ -109,6 +109,17 @@ def test_index_chunks_agree(monkeypatch):
     assert index.num_bytes >= 40 * 5 * 11 * 8 * 4
 
 
+def test_order_is_that_of_adding():
+    generator = torch.Generator().manual_seed(3)
+    geometry, voters = make_geometry(8), make_voters("subtract", 8, generator)
+    index = Index(geometry, voters)
+    for name, length in (("b", 40), ("a", 3), ("c", 40)):
+        index.add(name, torch.randn(5, length, 8, generator=generator))
+    index.remove("b")
+    index.add("d", torch.randn(5, 3, 8, generator=generator))
+    assert sorted(("d", "c", "a"), key=index.order) == ["a", "c", "d"]
+
+
 def test_index_checks_shapes():
     generator = torch.Generator().manual_seed(3)
     geometry, voters = make_geometry(8), make_voters("subtract", 8, generator)
