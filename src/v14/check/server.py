@@ -19,7 +19,9 @@ from v14.check.client import ChatClient
 from v14.config import ENV_PREFIX
 from v14.errors import CheckError
 
-CPU_ENV = {"SGLANG_USE_CPU_ENGINE": "1"}
+CPU_ENV = {"SGLANG_USE_CPU_ENGINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait for each other by spinning come to a standstill when anything else wants the same cores."""
+
 CPU_ARGUMENTS = ("--device", "cpu", "--max-total-tokens", "16384")
 """Without a limit SGLang takes most of a machine's memory for its KV pool."""
 
