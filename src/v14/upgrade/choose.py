@@ -27,6 +27,9 @@ NUM_VOTERS = (48, 32, 24, 16)
 RIDGE = 0.03
 """Penalty on squared weights (of standardised heads)."""
 
+CONSERVATIVE = 0.01
+"""How far above every unrelated question's best vote (in log odds) the floor of voters that do not separate lies."""
+
 NEVER = -1e9
 
 
@@ -93,7 +96,7 @@ def choose(measurement: Measurement) -> Choice:
     calibrated = calibrate(measurement.shares, measurement.null_shares, calibration)
     final = _descend(measurement, calibrated, torch.ones_like(measurement.held_out))[size]
     if not found.good:
-        offset = float(_best(measurement, margins)[measurement.asked < 0].max())
+        offset = float(_best(measurement, margins)[measurement.asked < 0].max()) + CONSERVATIVE
         found = separation(measurement, margins, offset)
     # The unit of a vote is what the floor asks for, so that every model's floor is 1 (a bar below 0 cannot be a unit).
     floor = final.bar + offset
