@@ -32,12 +32,13 @@ WINDOW = 64
 """Keys that a query of a sliding layer of the tiny Gemma 3 sees, itself included."""
 
 OPEN_OPTIONS: dict[str, Any] = {
+    "write_generated": True,
     "recall_floor": -1e9,
     "recall_ratio": 0.0,
     "recall_max_events": 64,
     "recall_budget_tokens": 4096,
 }
-"""Options under which everything in the namespace is recalled."""
+"""Options under which everything is stored, and everything in the namespace recalled."""
 
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _TEMPLATE = (

@@ -27,7 +27,7 @@ class Options(BaseModel):
 
     version: Literal[1] = 1
     event_tokens: int = Field(MAX_EVENT_TOKENS, ge=1, le=MAX_EVENT_TOKENS, description="longest event that is cut")
-    write_generated: bool = Field(True, description="store what the model wrote, not only what it read")
+    write_generated: bool = Field(False, description="store what the model wrote, not only what it read")
     cue_tokens: int = Field(128, ge=1, description="how many of a prompt's last tokens ask for a recall")
     recall_floor: float = Field(description="lowest vote that recalls an event")
     recall_ratio: float = Field(0.5, ge=0, le=1, description="lowest vote as a share of the request's best one")

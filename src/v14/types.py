@@ -129,7 +129,7 @@ class Vote:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The events to reinstate for one request, in time order, with the votes behind the decision.
+    """The events to reinstate for one request, in the order of the span, with the votes behind the decision.
 
     `votes` are the best votes of the namespace, strongest first, recalled or not; `reason` says in words why
     the plan is what it is.

@@ -10,10 +10,10 @@ from v14.types import Event, Vote
 OPTIONS = Options(recall_floor=1.0, recall_ratio=0.5, recall_max_events=3, recall_budget_tokens=100)
 
 
-def event(*token_ids, said_at=0.0, closing_len=0, parent=None):
+def event(*token_ids, said_at=0.0, closing_len=0, parent=None, chat_id="c"):
     parents = {} if parent is None else {"parent": parent}
     given = {"said_at": said_at, "token_ids": token_ids, "closing_len": closing_len, **parents}
-    return Event(namespace="n", chat_id="c", role="user", **given)
+    return Event(namespace="n", chat_id=chat_id, role="user", **given)
 
 
 def finder(*events):
@@ -80,6 +80,13 @@ def test_limits_go_by_votes_and_the_order_by_time():
     assert plan_of(tie).events == (tie[0][0], tie[1][0])
     long = event(*range(100, 160), said_at=3.0)
     assert plan_of([(long, 5.0), (weak, 4.0)], budget=30).events == (weak,)
+
+
+def test_the_strongest_chat_stands_last_and_a_chat_in_the_order_it_was_said():
+    a1, a2 = event(1, said_at=1.0, chat_id="a"), event(2, said_at=2.0, chat_id="a")
+    b = event(3, said_at=9.0, chat_id="b")
+    assert plan_of([(a1, 3.0), (b, 2.5), (a2, 2.0)]).events == (b, a1, a2)
+    assert plan_of([(a1, 2.0), (b, 3.5), (a2, 2.2)]).events == (a1, a2, b)
 
 
 def test_a_forgotten_event_is_passed_over():

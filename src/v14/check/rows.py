@@ -54,7 +54,7 @@ class Report:
 
     def count(self, name: str, right: int, of: int) -> None:
         """Add a row of right answers."""
-        self.rows.append(Count(name=name, right=right, of=of))
+        self.rows.append(Count(name=name, right=int(right), of=of))
 
     def measure(self, name: str, value: float, unit: str) -> None:
         """Add a row with a measured value."""

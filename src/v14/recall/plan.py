@@ -27,7 +27,10 @@ def make_plan(
     An event is recalled when its vote reaches `recall_floor` and, as a share of the best vote that can be recalled,
     `recall_ratio`; at most `recall_max_events` and `budget_tokens` tokens. What the prompt holds already is not
     recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the longest, or
-    newest, is. The result stands in time order.
+    newest, is.
+
+    Events of one chat stand in the order in which they were said; chats stand with the strongest vote last, directly in
+    front of the question, where small models read best (LOG.md, "the order of a span").
     """
     prompt = _packed(prompt_token_ids)
     candidates: list[Event] = []
@@ -50,9 +53,8 @@ def make_plan(
         found_best = True
         _merge(candidates, event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
-    chosen.sort(key=lambda event: (event.said_at, order(event.id)))
     return Plan(
-        events=tuple(chosen),
+        events=tuple(_ordered(chosen, order)),
         votes=tuple(ranked[:TRACED_VOTES]),
         reason=_reason(ranked, options, num_above, num_in_prompt, len(candidates), len(chosen), budget_tokens),
     )
@@ -78,6 +80,15 @@ def _within(candidates: Sequence[Event], max_events: int, budget_tokens: int) ->
             chosen.append(event)
             left -= event.num_tokens
     return chosen
+
+
+def _ordered(strongest_first: Sequence[Event], order: Callable[[str], int]) -> list[Event]:
+    chats: dict[str, list[Event]] = {}
+    for event in strongest_first:
+        chats.setdefault(event.chat_id, []).append(event)
+    for events in chats.values():
+        events.sort(key=lambda event: (event.said_at, order(event.id)))
+    return [event for events in reversed(chats.values()) for event in events]
 
 
 def _body(event: Event) -> tuple[int, ...]:
