@@ -1,4 +1,4 @@
-"""Does it matter where in a span the right event stands? Statements of the calibration set, asked behind others as text.
+"""Does it matter where in a span the right event stands? Statements of the calibration set, asked behind others.
 
     python experiments/span_order.py CHECKPOINT
 

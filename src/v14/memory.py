@@ -12,20 +12,19 @@ An engine calls these inside `Memory.guard`, so that whatever fails here costs t
 import logging
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import torch
 
 from v14.config import Switches
-from v14.errors import StoreError, TraceCorruptError
+from v14.errors import StoreError
 from v14.events.cut import UNWRITTEN_ROLES, Cutter
 from v14.profile import Profile
-from v14.recall.index import Index
 from v14.recall.plan import make_plan
-from v14.recall.votes import voter_keys
+from v14.recall.space import Space, Spaces
+from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans
 from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
 from v14.reinstate.transcripts import Placement, Transcripts
@@ -42,41 +41,6 @@ ReadKV = Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]
 """Keys and values `[L, T, H, D]` on the CPU of sequence positions [start, end), keys as the engine rotated them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """How a prompt is to be read: `new_start` is the index in its real token ids where the new part begins,
-    `placements` are the spans of its chat's earlier turns."""
-
-    new_start: int
-    placements: tuple[Placement, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpannedSequence:
-    """Token ids with spans in place; `positions[i]` is where real token i stands, `starts[k]` where span k begins."""
-
-    token_ids: tuple[int, ...]
-    positions: tuple[int, ...]
-    starts: tuple[int, ...]
-
-
-@dataclass(kw_only=True)
-class Space:
-    """One namespace in memory: its events by id, in order of insertion, and the index that votes on them."""
-
-    index: Index
-    events: dict[str, Event] = field(default_factory=dict)
-
-    def add(self, event: Event, keys: torch.Tensor) -> None:
-        """Add an event with its voter keys `[U, T, D]`."""
-        self.events[event.id] = event
-        self.index.add(event.id, keys)
-
-    def lookup(self, ids: Sequence[str]) -> list[Event]:
-        """Events by id. Raises `KeyError` for one that is not here."""
-        return [self.events[event_id] for event_id in ids]
-
-
 class Memory:
     """Everything remembered by one set of weights, for one process."""
 
@@ -90,8 +54,11 @@ class Memory:
         )
         self.reason = reason
         self._store = store
-        self._spaces: OrderedDict[str, Space] = OrderedDict()
-        self.lock = threading.RLock()
+        self._spaces: Spaces | None = None
+        if store is not None:
+            max_bytes = switches.max_buffer_gb * GIB
+            self._spaces = Spaces(profile.geometry, profile.voters, store, max_bytes, self.counters)
+        self._lock = threading.Lock()
 
     @classmethod
     def open(cls, profile: Profile, switches: Switches, *, store: Store | None = None) -> "Memory":
@@ -125,42 +92,21 @@ class Memory:
         """The view that a request of `namespace` has."""
         return Session(self, namespace)
 
+    def space(self, namespace: str) -> Space:
+        """The events of a namespace and the index that votes on them. Raises `StoreError` when there is no store."""
+        if self._spaces is None:
+            raise StoreError(self.reason)
+        return self._spaces.get(namespace)
+
     @contextmanager
     def guard(self, concern: str) -> Iterator[None]:
         """Whatever fails inside is counted under `concern` and logged; the request goes on without it."""
         try:
             yield
         except Exception as error:
-            with self.lock:
+            with self._lock:
                 self.counters[f"failed_{concern}"] += 1
             logger.exception("%s failed, the request goes on without it: %s", concern, error)
-
-    def space(self, namespace: str) -> Space:
-        """The events of a namespace and their voter keys, read from the store when it is first asked for."""
-        with self.lock:
-            space = self._spaces.get(namespace)
-            if space is None:
-                space = Space(index=Index(self.profile.geometry, self.profile.voters))
-                for event in self.store.events(namespace):
-                    self._read_into(space, event)
-                self._spaces[namespace] = space
-            self._spaces.move_to_end(namespace)
-            while len(self._spaces) > 1 and self._index_bytes() > self.switches.max_buffer_gb * GIB:
-                self._spaces.popitem(last=False)
-            return space
-
-    def _index_bytes(self) -> int:
-        return sum(space.index.num_bytes for space in self._spaces.values())
-
-    def _read_into(self, space: Space, event: Event) -> None:
-        slots = self.profile.voters.slots(self.profile.geometry)
-        try:
-            keys = self.store.keys_of_layers(event.namespace, event.id, slots)
-        except TraceCorruptError as error:
-            self.counters["corrupt_events"] += 1
-            logger.warning("event left out of the index: %s", error)
-            return
-        space.add(event, voter_keys(keys, self.profile.geometry, self.profile.voters))
 
     def close(self) -> None:
         """Commit what is pending and close the store."""
@@ -176,20 +122,8 @@ class Session:
         self.namespace = namespace
 
     def layout(self, token_ids: Sequence[int]) -> Layout:
-        """Where the new part of a prompt begins: behind the last reply, or behind the system's words."""
-        turns = self.memory.cutter.turns.turns(token_ids)
-        new_start = 0
-        prefixes = []
-        for turn, following in zip(turns, [*turns[1:], None], strict=True):
-            if turn.role == "assistant" and following is not None and turn.closing_start > turn.content_start:
-                new_start = following.start
-                prefixes.append(turn.content_start)
-            elif (
-                turn.role in UNWRITTEN_ROLES and following is not None and (turn is turns[0] or new_start == turn.start)
-            ):
-                new_start = following.start
-            elif turn is turns[0] and new_start == 0:
-                new_start = turn.start
+        """Where the new part of a prompt begins, and the spans that its chat's earlier turns stand behind."""
+        new_start, prefixes = new_part(self.memory.cutter.turns.turns(token_ids), UNWRITTEN_ROLES)
         placements = self.memory.transcripts.find(self.namespace, token_ids, prefixes)
         return Layout(new_start=new_start, placements=placements)
 
@@ -202,8 +136,7 @@ class Session:
         options = self.memory.profile.options
         budget = options.recall_budget_tokens if room_tokens is None else min(options.recall_budget_tokens, room_tokens)
         space = self.memory.space(self.namespace)
-        with self.memory.lock:
-            votes = space.index.votes(cue)
+        votes = space.votes(cue)
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
         plan = make_plan(candidates, space.lookup, options, token_ids, budget, order=space.index.order)
@@ -219,8 +152,7 @@ class Session:
 
     def events(self, placement: Placement) -> Sequence[Event]:
         """The events of a placement. Raises `KeyError` for one that is not in this namespace."""
-        events = self.memory.space(self.namespace).events
-        return [events[event_id] for event_id in placement.event_ids]
+        return self.memory.space(self.namespace).lookup(placement.event_ids)
 
     def placed(self, layout: Layout, plan: Plan) -> tuple[Placement, ...]:
         """The layout's placements and, behind them, the plan's in front of the new part."""
@@ -230,20 +162,7 @@ class Session:
 
     def sequence(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> SpannedSequence:
         """The real token ids with the spans' ids in place."""
-        ids: list[int] = []
-        positions: list[int] = []
-        starts: list[int] = []
-        done = 0
-        for placement in placements:
-            positions.extend(range(len(ids), len(ids) + placement.index - done))
-            ids.extend(token_ids[done : placement.index])
-            done = placement.index
-            starts.append(len(ids))
-            for event in self.events(placement):
-                ids.extend(event.token_ids)
-        positions.extend(range(len(ids), len(ids) + len(token_ids) - done))
-        ids.extend(token_ids[done:])
-        return SpannedSequence(token_ids=tuple(ids), positions=tuple(positions), starts=tuple(starts))
+        return with_spans(token_ids, placements, self.memory.space(self.namespace).lookup)
 
     def span(self, placement: Placement, position: int) -> Span:
         """Token ids, keys and values of a placement standing at `position`, on the CPU."""
@@ -281,8 +200,7 @@ class Session:
         if new:
             memory.store.put(new)
             slots = memory.profile.voters.slots(memory.profile.geometry)
-            with memory.lock:
-                for event, trace in new:
-                    space.add(event, voter_keys(trace.keys[slots], memory.profile.geometry, memory.profile.voters))
+            for event, trace in new:
+                space.add(event, trace.keys[slots])
             memory.counters["events_stored"] += len(new)
         return len(new)

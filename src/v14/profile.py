@@ -80,7 +80,8 @@ class Profile:
             ) from error
         if data.get("version") != PROFILE_VERSION or CONFIG_KEY not in config:
             raise DirectoryError(
-                f"{directory}: profile version {data.get('version')!r}, this package reads {PROFILE_VERSION}; run `v14 upgrade` again"
+                f"{directory}: profile version {data.get('version')!r}, this package reads {PROFILE_VERSION}; "
+                "run `v14 upgrade` again"
             )
         voters = Voters(
             heads=tuple((layer, head) for layer, head in data["voters"]["heads"]),

@@ -7,7 +7,8 @@ find the prefix cache and to continue what the model really saw, those spans go 
     turn 2 arrives as    [system]       [user₁] [reply₁] [user₂]
     and is read as       [system] span₁ [user₁] [reply₁] span₂ [user₂]
 
-The book is kept in memory only: after a restart an old conversation goes on with a new span in front of its newest turn.
+The book is kept in memory only: after a restart an old conversation goes on with a new span in front of its newest
+turn.
 """
 
 import hashlib

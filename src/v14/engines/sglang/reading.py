@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import torch
 
 from v14.engines.sglang.ticket import Ticket
-from v14.memory import Layout, Session, SpannedSequence
+from v14.memory import Session
+from v14.reinstate.layout import Layout, SpannedSequence
 from v14.reinstate.transcripts import Placement
 
 

@@ -18,8 +18,9 @@ import torch
 
 from v14.engines.transformers.attention import Capture, capture_queries
 from v14.engines.transformers.cache import MemoryCache
-from v14.memory import Session, SpannedSequence
+from v14.memory import Session
 from v14.recall.cue import build_cue, gather
+from v14.reinstate.layout import SpannedSequence
 from v14.reinstate.transcripts import Placement
 from v14.types import Cue, Plan
 

@@ -1,0 +1,87 @@
+"""A namespace in memory: its events and the index that votes on them, read from the store when first asked for."""
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from v14.errors import TraceCorruptError
+from v14.geometry import Geometry
+from v14.recall.index import Index
+from v14.recall.voters import Voters
+from v14.recall.votes import voter_keys
+from v14.store.contract import Store
+from v14.types import Cue, Event, Vote
+
+logger = logging.getLogger("v14")
+
+
+@dataclass(kw_only=True)
+class Space:
+    """Events by id, in order of insertion, and their index. Safe to use from several threads."""
+
+    index: Index
+    geometry: Geometry
+    voters: Voters
+    events: dict[str, Event] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def add(self, event: Event, keys: torch.Tensor) -> None:
+        """Add an event with its keys `[S, T, H, D]` at the voters' layers (`Voters.slots`)."""
+        voter_view = voter_keys(keys, self.geometry, self.voters)
+        with self.lock:
+            self.events[event.id] = event
+            self.index.add(event.id, voter_view)
+
+    def votes(self, cue: Cue) -> list[Vote]:
+        """The votes of all events, strongest first."""
+        with self.lock:
+            return self.index.votes(cue)
+
+    def lookup(self, ids: Sequence[str]) -> list[Event]:
+        """Events by id. Raises `KeyError` for one that is not here."""
+        return [self.events[event_id] for event_id in ids]
+
+
+class Spaces:
+    """The namespaces asked for lately. Beyond `max_bytes` of voter keys the least recently used are dropped."""
+
+    def __init__(
+        self, geometry: Geometry, voters: Voters, store: Store, max_bytes: float, counters: Counter[str]
+    ) -> None:
+        """`counters` is where events that cannot be read are counted (`corrupt_events`)."""
+        self.counters = counters
+        self._geometry = geometry
+        self._voters = voters
+        self._store = store
+        self._max_bytes = max_bytes
+        self._spaces: OrderedDict[str, Space] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def get(self, namespace: str) -> Space:
+        """The space of a namespace; events that cannot be read are counted, logged and left out."""
+        with self._lock:
+            space = self._spaces.get(namespace)
+            if space is None:
+                space = self._spaces[namespace] = self._read(namespace)
+            self._spaces.move_to_end(namespace)
+            while len(self._spaces) > 1 and self._num_bytes() > self._max_bytes:
+                self._spaces.popitem(last=False)
+            return space
+
+    def _read(self, namespace: str) -> Space:
+        space = Space(index=Index(self._geometry, self._voters), geometry=self._geometry, voters=self._voters)
+        slots = self._voters.slots(self._geometry)
+        for event in self._store.events(namespace):
+            try:
+                space.add(event, self._store.keys_of_layers(namespace, event.id, slots))
+            except TraceCorruptError as error:
+                self.counters["corrupt_events"] += 1
+                logger.warning("event left out of the index: %s", error)
+        return space
+
+    def _num_bytes(self) -> int:
+        return sum(space.index.num_bytes for space in self._spaces.values())
