@@ -1,0 +1,73 @@
+"""Spaces: read from the store when asked for, dropped when there is no room, nothing of one in another."""
+
+from collections import Counter
+
+import torch
+
+from tests.memory_store import MemoryStore
+from v14.errors import TraceCorruptError
+from v14.geometry import AttentionLayer, Geometry
+from v14.recall.space import Spaces
+from v14.recall.voters import Voters
+from v14.types import Cue, Event, Trace
+
+GEOMETRY = Geometry(
+    num_heads=2, num_kv_heads=1, head_dim=4, layers=(AttentionLayer(index=0, rotary=None, scaling=0.5),)
+)
+NULL = Cue(queries=torch.zeros(1, 1, 4), context_lse=torch.zeros(1, 1))
+VOTERS = Voters(heads=((0, 1),), weights=(1.0,), calibration="subtract", null=NULL)
+
+
+def event(namespace, token, num_tokens=4):
+    return Event(namespace=namespace, chat_id="c", role="user", said_at=float(token), token_ids=(token,) * num_tokens)
+
+
+def filled(*namespaces, num_events=3):
+    store = MemoryStore()
+    for namespace in namespaces:
+        for token in range(num_events):
+            tensor = torch.randn(1, 4, 1, 4)
+            store.put([(event(namespace, token), Trace(keys=tensor, values=tensor))])
+    return store
+
+
+def spaces_of(store, max_bytes=1e9):
+    return Spaces(GEOMETRY, VOTERS, store, max_bytes, Counter())
+
+
+def test_a_space_holds_what_its_namespace_has_stored():
+    spaces = spaces_of(filled("a", "b"))
+    cue = Cue(queries=torch.randn(1, 2, 4), context_lse=torch.zeros(1, 2))
+    assert {vote.event_id for vote in spaces.get("a").votes(cue)} == {event("a", token).id for token in range(3)}
+    assert [e.namespace for e in spaces.get("b").events.values()] == ["b"] * 3
+    assert spaces.get("c").votes(cue) == []
+
+
+def test_the_least_recently_used_is_dropped_and_read_again():
+    store = filled("a", "b", "c")
+    one = spaces_of(store).get("a").index.num_bytes
+    spaces = spaces_of(store, max_bytes=2.5 * one)
+    first = spaces.get("a")
+    assert spaces.get("b") is spaces.get("b")
+    assert spaces.get("a") is first
+    spaces.get("c")
+    assert spaces.get("a") is first
+    again = spaces.get("b")
+    assert again.events.keys() == {event("b", token).id for token in range(3)}
+
+
+def test_an_event_that_cannot_be_read_is_left_out_and_counted():
+    store = filled("a")
+    broken = event("a", 1).id
+    read = store.keys_of_layers
+
+    def keys_of_layers(namespace, event_id, slots):
+        if event_id == broken:
+            raise TraceCorruptError("broken")
+        return read(namespace, event_id, slots)
+
+    store.keys_of_layers = keys_of_layers
+    spaces = spaces_of(store)
+    assert broken not in spaces.get("a").events
+    assert len(spaces.get("a").events) == 2
+    assert spaces.counters["corrupt_events"] == 1
