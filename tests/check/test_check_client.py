@@ -1,8 +1,8 @@
 """The client against the fake server, and against what is no server at all."""
 
 import pytest
-from tests.check.fake_server import FakeModel, serve
 
+from tests.check.fake_server import FakeModel, serve
 from v14.check.client import Account, ChatClient
 from v14.check.server import free_port
 from v14.errors import CheckError

@@ -1,8 +1,8 @@
 """The check tells servers apart: one that remembers, one that does not, one that recalls the wrong thing."""
 
 import pytest
-from tests.check.fake_server import FakeModel, serve
 
+from tests.check.fake_server import FakeModel, serve
 from v14.check import suite
 from v14.check.client import ChatClient
 from v14.check.rows import Report

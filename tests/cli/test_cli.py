@@ -5,11 +5,11 @@ import sys
 
 import pytest
 import torch
-from tests.check.fake_server import FakeModel, serve
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import v14
+from tests.check.fake_server import FakeModel, serve
 from v14.cli import app, main
 from v14.store.directory import DirectoryStore
 from v14.types import Event, Trace

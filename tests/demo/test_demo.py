@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.check.fake_server import FakeModel, serve
 
+from tests.check.fake_server import FakeModel, serve
 from v14.check.client import Account, Recalled, Reply
 
 ROOT = Path(__file__).parents[2]

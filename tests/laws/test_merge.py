@@ -3,8 +3,8 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tiny import geometry_of, tiny_checkpoint
 
+from tests.tiny import geometry_of, tiny_checkpoint
 from v14.engines.transformers.attention import attention_forward
 from v14.reinstate.naive import attend, merge
 

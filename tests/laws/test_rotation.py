@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tiny import FAMILIES, geometry_of, tiny_checkpoint
 
+from tests.tiny import FAMILIES, geometry_of, tiny_checkpoint
 from v14.geometry import Rotary
 from v14.reinstate.rotation import move_keys, rotate
 

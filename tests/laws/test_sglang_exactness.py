@@ -2,6 +2,7 @@
 events read in one request, stored, recalled in another and the prompt read behind their span."""
 
 import pytest
+
 from tests.serving import distributions, generate, serving, turn
 from tests.tiny import FAMILIES, tiny_checkpoint, tiny_v14, turns_of
 

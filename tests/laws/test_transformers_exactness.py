@@ -3,10 +3,10 @@ once, stored on disk, voted for and recalled, and the prompt read behind their s
 
 import pytest
 import torch
+
 from tests.hf import asking, logits_of, native, remembering
 from tests.serving import turn
 from tests.tiny import FAMILIES, tiny_v14, turns_of
-
 from v14.engines.transformers.reading import Clock, forward, read_with_memory
 from v14.reinstate import span as span_module
 

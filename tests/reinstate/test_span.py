@@ -1,7 +1,7 @@
 import pytest
 import torch
-from tests.tiny import geometry_of, tiny_checkpoint
 
+from tests.tiny import geometry_of, tiny_checkpoint
 from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
 from v14.types import Event, Trace

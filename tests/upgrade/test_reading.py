@@ -4,8 +4,8 @@ import json
 
 import pytest
 import torch
-from tests.tiny import FAMILIES, WINDOW, tiny_checkpoint
 
+from tests.tiny import FAMILIES, WINDOW, tiny_checkpoint
 from v14.models import adapter_for
 from v14.upgrade.reading import Reader, quiet_transformers
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 import torch
-from tests.tiny import FAMILIES, tiny_checkpoint
 
+from tests.tiny import FAMILIES, tiny_checkpoint
 from v14.errors import UnsupportedModelError, UpgradeError
 from v14.models import adapter_for
 from v14.profile import Profile

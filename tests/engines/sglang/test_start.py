@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.serving import generate, serving, turn
 from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
-
 from v14.errors import CheckError
 
 pytestmark = pytest.mark.engine

@@ -2,9 +2,9 @@ import threading
 
 import pytest
 import torch
+
 from tests.hf import native, remembering
 from tests.tiny import geometry_of, tiny_checkpoint, tiny_v14
-
 from v14.config import Switches
 from v14.engines.transformers.attention import capture_queries
 from v14.errors import DirectoryError, OptionError, UnsupportedModelError

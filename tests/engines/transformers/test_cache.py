@@ -1,9 +1,9 @@
 import pytest
 import torch
-from tests.hf import native
-from tests.tiny import FAMILIES, geometry_of, tiny_checkpoint
 from transformers import DynamicCache
 
+from tests.hf import native
+from tests.tiny import FAMILIES, geometry_of, tiny_checkpoint
 from v14.engines.transformers.cache import MemoryCache
 from v14.types import Span
 

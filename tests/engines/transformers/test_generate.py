@@ -2,11 +2,11 @@ import logging
 
 import pytest
 import torch
+from transformers import GenerationConfig
+
 from tests.hf import asking, greedy, logits_of, native, remembering
 from tests.serving import turn
 from tests.tiny import FAMILIES, chat_ids, tiny_v14, turns_of
-from transformers import GenerationConfig
-
 from v14.errors import OptionError, StoreError, TraceCorruptError
 
 FACT = ("user", "My cat is blue and the letter is in the garden.")
