@@ -33,19 +33,21 @@ def reply(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
-def statements() -> list[Statement]:
-    """One (statement, question, value) of each kind in the calibration set."""
+def statements() -> tuple[list[Statement], list[str]]:
+    """One (statement, question, value) of each kind with several subjects, and beside each another of its kind."""
     draw = random.Random(SEED)
-    found = []
-    for kind in KINDS:
-        subject, value = draw.choice(kind.subjects), draw.choice(list(kind.values))
+    found, others = [], []
+    for kind in (kind for kind in KINDS if len(kind.subjects) > 1):
+        (subject, other), (value, wrong) = draw.sample(kind.subjects, 2), draw.sample(list(kind.values), 2)
         told = draw.choice(kind.statements).format(s=subject, v=value)
         asked = draw.choice([kind.direct, kind.paraphrase]).format(s=subject)
         found.append((told[0].upper() + told[1:], asked, value))
-    return found
+        told = draw.choice(kind.statements).format(s=other, v=wrong)
+        others.append(told[0].upper() + told[1:])
+    return found, others
 
 
-def arrangements(facts: list[Statement]) -> dict[str, Callable[[int], list[Message]]]:
+def arrangements(facts: list[Statement], others: list[str]) -> dict[str, Callable[[int], list[Message]]]:
     """What stands in front of question i, by name."""
 
     def right(i: int) -> Message:
@@ -58,6 +60,8 @@ def arrangements(facts: list[Statement]) -> dict[str, Callable[[int], list[Messa
         'the statement, a reply "Okay." (same chat)': lambda i: [right(i), reply("Okay.")],
         "the statement": lambda i: [right(i)],
         "one wrong, then the statement": lambda i: [wrong(i), right(i)],
+        "one of its kind, then the statement": lambda i: [user(others[i]), right(i)],
+        "a wrong one, one of its kind, then the statement": lambda i: [wrong(i), user(others[i]), right(i)],
         "two wrong, then the statement": lambda i: [wrong(i, 1), wrong(i, 2), right(i)],
         "the statement, then one wrong": lambda i: [right(i), wrong(i)],
         "the statement, an empty reply": lambda i: [right(i), reply("")],
@@ -70,8 +74,8 @@ def main() -> None:
     torch.set_grad_enabled(False)
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16).eval()
-    facts = statements()
-    for name, front in arrangements(facts).items():
+    facts, others = statements()
+    for name, front in arrangements(facts, others).items():
         num_right = 0
         for first in range(0, len(facts), BATCH):
             batch = range(first, min(first + BATCH, len(facts)))
