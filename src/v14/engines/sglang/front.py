@@ -138,6 +138,7 @@ class Front:
             logger.info("probe refused: %s", error)
         if not found:
             self.counters["failed_probe"] += 1
+            logger.warning("a probe came back without a plan; the request is served without recall")
         return {**found, "probe_ms": round((time.perf_counter() - started) * 1e3, 3)}
 
 

@@ -6,7 +6,9 @@ Everything here runs on the scheduler's own thread: the radix tree, the allocato
 import logging
 import time
 from array import array
+from collections import OrderedDict
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -18,6 +20,9 @@ from v14.types import Cue, Plan
 
 logger = logging.getLogger("v14")
 
+MAX_ARRIVING = 4096
+"""Readings that may wait for their request to be queued (a grammar is compiled in between)."""
+
 
 class Runtime:
     """One memory and the engine it serves."""
@@ -25,8 +30,9 @@ class Runtime:
     def __init__(self, memory: Memory, scheduler: Any) -> None:
         self.memory = memory
         self.scheduler = scheduler
-        self.arriving: dict[str, Reading] = {}
-        self.probing: dict[str, tuple[Reading, Any]] = {}
+        # By request id. A request that is aborted in the queue is never heard of again, so neither may keep it alive.
+        self.arriving: OrderedDict[str, Reading] = OrderedDict()
+        self.probing: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.live_batch: Any = None
         self.voter_layers = frozenset(memory.profile.voters.layers)
 
@@ -47,6 +53,8 @@ class Runtime:
         self.arriving[rid] = Reading(
             ticket=ticket, session=session, token_ids=ids, layout=layout, placements=placements, sequence=sequence
         )
+        while len(self.arriving) > MAX_ARRIVING:
+            self.arriving.popitem(last=False)
         if ticket.operation == "serve":
             session.record(ids, placements)
         return array("q", sequence.token_ids)

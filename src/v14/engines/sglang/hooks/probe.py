@@ -35,11 +35,11 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
     finally:
         engine.live_batch = None
     for rid, end in zip(forward_batch.rids, _ends(forward_batch), strict=True):
-        found = engine.probing.get(rid)
-        if found is None or end < len(found[0].sequence.token_ids):
+        req = engine.probing.get(rid)
+        if req is None or end < len(req.v14_reading.sequence.token_ids):
             continue
         del engine.probing[rid]
-        reading, req = found
+        reading: Reading = req.v14_reading
         with engine.memory.guard("probe"):
             row = runner.req_to_token_pool.req_to_token[_pool_row(req), :end]
             req.customized_info = {KEY: [engine.plan(reading, row)]}
@@ -61,9 +61,9 @@ def _keep_queries(engine: Runtime, q: torch.Tensor, layer_id: int) -> None:
     batch = engine.live_batch
     first = 0
     for rid, end, length in zip(batch.rids, _ends(batch), batch.extend_seq_lens_cpu, strict=True):
-        found = engine.probing.get(rid)
-        if found is not None:
-            reading = found[0]
+        req = engine.probing.get(rid)
+        if req is not None:
+            reading: Reading = req.v14_reading
             start = max(end - length, reading.cue_start(engine.memory.profile.options.cue_tokens))
             if start < end:
                 kept = q[first + length - (end - start) : first + length].clone()

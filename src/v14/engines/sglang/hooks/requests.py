@@ -30,5 +30,5 @@ def attach(scheduler: Any, req: Any, is_retracted: bool = False) -> Arguments | 
     if reading is not None:
         req.v14_reading = reading
         if reading.is_probe:
-            engine.probing[req.rid] = (reading, req)
+            engine.probing[req.rid] = req
     return None
