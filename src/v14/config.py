@@ -16,6 +16,9 @@ CONFIG_KEY = "v14"
 
 ENV_PREFIX = "SGLANG_V14_"
 
+Mode = Literal["off", "read", "write", "both"]
+"""What one request does with the memory."""
+
 
 class Options(BaseModel):
     """Memory options of a V14 directory (`config.json`, key `v14`).

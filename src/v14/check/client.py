@@ -5,15 +5,15 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
+from v14.config import Mode
 from v14.errors import CheckError
 
 NAMESPACE_HEADER = "X-V14-Namespace"
 MEMORY_HEADER = "X-V14-Memory"
 
-MemoryMode = Literal["off", "read", "write", "both"]
 Message = Mapping[str, str]
 
 
@@ -81,7 +81,7 @@ class ChatClient:
         messages: Sequence[Message],
         *,
         max_tokens: int,
-        memory: MemoryMode = "both",
+        memory: Mode = "both",
     ) -> Reply:
         """One greedy reply. Raises `CheckError` if the server does not give one."""
         data = self._json("POST", "/v1/chat/completions", self._body(messages, max_tokens), memory)
@@ -98,7 +98,7 @@ class ChatClient:
         messages: Sequence[Message],
         *,
         max_tokens: int,
-        memory: MemoryMode = "both",
+        memory: Mode = "both",
         drop_after: int | None = None,
         whole_length: bool = False,
     ) -> Reply:
@@ -171,7 +171,7 @@ class ChatClient:
         return kind(parts.hostname, parts.port, timeout=self.timeout_s)
 
     def _send(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, memory: MemoryMode
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, memory: Mode
     ) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json", NAMESPACE_HEADER: self.namespace, MEMORY_HEADER: memory}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -180,7 +180,7 @@ class ChatClient:
             raise CheckError(f"{self.url}{path} answered {response.status}: {response.read()[:500]!r}")
         return response
 
-    def _json(self, method: str, path: str, body: Any = None, memory: MemoryMode = "both") -> dict[str, Any]:
+    def _json(self, method: str, path: str, body: Any = None, memory: Mode = "both") -> dict[str, Any]:
         connection = self._connect()
         try:
             data = json.loads(self._send(connection, method, path, body, memory).read())
@@ -192,9 +192,7 @@ class ChatClient:
             raise CheckError(f"{self.url}{path} answered something else than a JSON object")
         return data
 
-    def _events(
-        self, connection: http.client.HTTPConnection, body: Any, memory: MemoryMode
-    ) -> Iterator[dict[str, Any]]:
+    def _events(self, connection: http.client.HTTPConnection, body: Any, memory: Mode) -> Iterator[dict[str, Any]]:
         response = self._send(connection, "POST", "/v1/chat/completions", body, memory)
         for line in response:
             if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from v14.check import speed, unrelated
-from v14.check.client import ChatClient, MemoryMode, Message, Reply
+from v14.check.client import ChatClient, Message, Reply
 from v14.check.facts import SUBJECTS, Fact, generate
 from v14.check.rows import Report
 from v14.check.scoring import contains, recalled
+from v14.config import Mode
 from v14.errors import CheckError
 
 NUM_FACTS = 30
@@ -105,7 +106,7 @@ class Suite:
         questions = unrelated.questions(self.seed)
         step = self.phase("unrelated questions" + suffix.replace("_", " "), len(questions) * (1 + baseline))
 
-        def answers(memory: MemoryMode) -> tuple[list[Reply], int]:
+        def answers(memory: Mode) -> tuple[list[Reply], int]:
             replies = self._each(lambda question: self._chat(user(question.text), memory=memory), questions, step)
             right = [contains(r.text, question.accepted) for r, question in zip(replies, questions, strict=True)]
             return replies, sum(right)
@@ -195,9 +196,7 @@ class Suite:
     def _right(self, reply: Reply, fact: Fact) -> bool:
         return contains(reply.text, [fact.value])
 
-    def _chat(
-        self, messages: Sequence[Message], *, max_tokens: int = ANSWER_TOKENS, memory: MemoryMode = "both"
-    ) -> Reply:
+    def _chat(self, messages: Sequence[Message], *, max_tokens: int = ANSWER_TOKENS, memory: Mode = "both") -> Reply:
         """A reply; a request that fails is an empty one, noted, as long as the server is there."""
         try:
             return self.client.chat(messages, max_tokens=max_tokens, memory=memory)

@@ -12,6 +12,9 @@ from v14.errors import StoreError, StoreVersionError
 from v14.store.catalog import CATALOG_VERSION
 from v14.store.layout import HOME_VARIABLE, Layout
 
+COUNTS = "SELECT namespace, count(*), sum(num_tokens) FROM events WHERE corrupt = 0 GROUP BY namespace"
+"""Namespace, events, tokens."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreView:
@@ -49,8 +52,7 @@ def views(home: Path) -> list[StoreView]:
     found = []
     for layout in _layouts(home):
         with _reading(layout) as (reader, weights_id):
-            sql = "SELECT namespace, count(*), sum(num_tokens) FROM events WHERE corrupt = 0 GROUP BY namespace"
-            counts = reader.execute(sql).fetchall()
+            counts = reader.execute(COUNTS).fetchall()
             (num_corrupt,) = reader.execute("SELECT count(*) FROM events WHERE corrupt = 1").fetchone()
             names = [name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")]
         files = [layout.segment(name) for name in names]
@@ -66,6 +68,15 @@ def views(home: Path) -> list[StoreView]:
             )
         )
     return found
+
+
+def namespaces_on_disk(home: Path, weights_id: str) -> dict[str, int]:
+    """Events by namespace of the store of `weights_id` below `home`; empty where there is none. Raises `StoreError`."""
+    layout = Layout.of(home, weights_id)
+    if not layout.catalog.is_file():
+        return {}
+    with _reading(layout) as (reader, _):
+        return {namespace: events for namespace, events, _ in reader.execute(COUNTS)}
 
 
 def events(home: Path, namespace: str | None = None) -> list[EventView]:

@@ -16,7 +16,7 @@ PLACEMENTS = [{"index": 3, "event_ids": ("sha256:a", "sha256:b")}]
 class Engine:
     """Answers probes with a plan and requests with two outputs; keeps what it was asked."""
 
-    def __init__(self, plan=None, fails=False):
+    def __init__(self, plan=None, fails=None):
         self.plan = plan
         self.fails = fails
         self.seen = []
@@ -26,7 +26,7 @@ class Engine:
         self.seen.append(SimpleNamespace(obj=obj, ticket=ticket, extra_key=obj.extra_key))
         if ticket is not None and ticket.operation == "probe":
             if self.fails:
-                raise ValueError("too long")
+                raise self.fails
             yield {"meta_info": {KEY: [self.plan], "finish_reason": {"type": "length"}}}
             return
         meta = {"prompt_tokens": 30, "cached_tokens": 25}
@@ -100,8 +100,9 @@ def test_the_plan_travels_with_the_request_and_the_span_is_not_billed():
     assert "placements" not in report
 
 
-def test_a_probe_that_fails_costs_the_recall_only():
-    engine = Engine(fails=True)
+@pytest.mark.parametrize("error", [ValueError("too long"), RuntimeError("queue full")])
+def test_a_probe_that_fails_costs_the_recall_only(error):
+    engine = Engine(fails=error)
     front = front_of({"default": 1})
     outputs = run(front, engine, request_of())
     assert [o["text"] for o in outputs] == ["a", "ab"]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from v14.engines.sglang import seams
-from v14.engines.sglang.directory import base_architecture, is_v14_directory
+from v14.engines.sglang.directory import is_v14_directory
 from v14.engines.sglang.server_args import RULES, refusals
 
 FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
@@ -68,8 +68,16 @@ def test_every_seam_has_one_hook():
 
 
 def test_architectures_and_directories(tmp_path):
-    assert base_architecture("LlamaV14ForCausalLM") == "LlamaForCausalLM"
-    assert base_architecture("LlamaForCausalLM") is None
+    from v14.engines.sglang.hooks.architecture import serve_native
+
+    class Config(SimpleNamespace):
+        def update(self, values):
+            assert self.architectures != values["architectures"]
+            vars(self).update(values)
+
+    for name in ("LlamaV14ForCausalLM", "LlamaForCausalLM"):
+        assert serve_native(Config(architectures=[name])).architectures == ["LlamaForCausalLM"]
+    assert serve_native(Config(architectures=None)).architectures is None
     assert not is_v14_directory(str(tmp_path))
     assert not is_v14_directory(None)
     (tmp_path / "v14").mkdir()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.serving import generate, post, serving, stream_and_drop, turn
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile, tiny_v14, turns_of
-from v14.store.glance import namespaces_on_disk
+from v14.store.view import namespaces_on_disk
 
 pytestmark = pytest.mark.engine
 

@@ -4,17 +4,10 @@ from pathlib import Path
 
 from v14.profile import Profile
 
-V14_MARK = "V14"
-
 
 def is_v14_directory(model_path: str | None) -> bool:
     """Whether `model_path` is a local V14 directory (`v14 upgrade` made it)."""
     return bool(model_path) and (Path(str(model_path)) / "v14" / "profile.json").is_file()
-
-
-def base_architecture(name: str) -> str | None:
-    """The native architecture behind a V14 one (`LlamaV14ForCausalLM` → `LlamaForCausalLM`), None for others."""
-    return name.replace(V14_MARK, "", 1) if V14_MARK in name else None
 
 
 def load_profile(model_path: str) -> Profile:

@@ -12,9 +12,10 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-from v14.engines.sglang.ticket import KEY, Mode, Operation, Ticket, radix_key
+from v14.config import Mode
+from v14.engines.sglang.ticket import KEY, Operation, Ticket, radix_key
 from v14.memory import DEFAULT_NAMESPACE
 from v14.reinstate.transcripts import Placement
 
@@ -62,8 +63,8 @@ class Front:
                 f"{MAX_NAMESPACE_CHARACTERS} printable characters"
             )
         mode = headers.get(MODE_HEADER, "both").lower()
-        if mode not in ("off", "read", "write", "both"):
-            raise ValueError(f"{MODE_HEADER}: {mode!r} is none of off, read, write, both")
+        if mode not in get_args(Mode):
+            raise ValueError(f"{MODE_HEADER}: {mode!r} is none of {', '.join(get_args(Mode))}")
         reason = self._unserved(obj)
         if reason:
             self.counters[f"without_memory_{reason}"] += 1
@@ -136,6 +137,8 @@ class Front:
         except ValueError as error:
             # The request itself meets the same error (a prompt that is too long, say) and answers the client.
             logger.info("probe refused: %s", error)
+        except Exception:
+            logger.exception("a probe failed")
         if not found:
             self.counters["failed_probe"] += 1
             logger.warning("a probe came back without a plan; the request is served without recall")

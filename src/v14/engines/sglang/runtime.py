@@ -15,7 +15,7 @@ import torch
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.ticket import Ticket
 from v14.memory import Memory
-from v14.recall.cue import build_cue
+from v14.recall.cue import build_cue, gather
 from v14.types import Cue, Plan
 
 logger = logging.getLogger("v14")
@@ -41,6 +41,11 @@ class Runtime:
         """The engine's pool of keys and values."""
         return self.scheduler.token_to_kv_pool_allocator.get_kvcache()
 
+    def slots(self, req: Any, length: int) -> torch.Tensor:
+        """KV slots of the first `length` tokens of a running request's sequence."""
+        row: torch.Tensor = self.scheduler.req_to_token_pool.req_to_token[int(req.kv.req_pool_idx), :length]
+        return row
+
     def arrive(self, rid: str, ticket: Ticket, token_ids: "array[int]") -> "array[int]":
         """Open a reading for an arriving request; returns the token ids that the engine is to read."""
         session = self.memory.session(ticket.namespace)
@@ -63,12 +68,11 @@ class Runtime:
         """The cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence."""
         voters, geometry = self.memory.profile.voters, self.memory.profile.geometry
         read = {layer: torch.cat(parts) for layer, parts in reading.queries.items()}
-        queries = torch.stack([read[layer][:, head] for layer, head in voters.heads]).float().cpu()
-        pool = self.kv_pool
-        keys = torch.stack([pool.get_key_buffer(layer)[row, head] for layer, head in voters.key_heads(geometry)])
+        own = {layer: self.kv_pool.get_key_buffer(layer)[row] for layer in voters.layers}
+        queries, keys = gather(read, own, geometry, voters)
         return build_cue(
-            queries,
-            keys.float().cpu(),
+            queries.cpu(),
+            keys.cpu(),
             geometry,
             voters,
             first_query=len(reading.sequence.token_ids) - queries.shape[1],

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from v14.config import Mode
 from v14.reinstate.transcripts import Placement
 
 KEY = "v14"
 """Key of the ticket in `custom_params`, and of the memory's report in `meta_info` and reply metadata."""
 
-Mode = Literal["off", "read", "write", "both"]
 Operation = Literal["probe", "serve"]
 
 

@@ -4,18 +4,17 @@ import logging
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 
+from v14.config import Mode
 from v14.engines.transformers.reading import Clock, Reading, forward, read_plain, read_with_memory
 from v14.errors import OptionError
 from v14.memory import Memory, Session
 from v14.types import Plan
 
 logger = logging.getLogger("v14")
-
-Mode = Literal["both", "read", "write", "off"]
 
 DEFAULT_NEW_TOKENS = 20
 """What `generate` writes when no length is set anywhere."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from v14.config import Switches
+from v14.config import Mode, Switches
 from v14.engines.transformers import attention
-from v14.engines.transformers.generate import Decision, Mode, check_mode, generate_with_memory, unfit
+from v14.engines.transformers.generate import Decision, check_mode, generate_with_memory, unfit
 from v14.errors import UnsupportedModelError
 from v14.memory import DEFAULT_NAMESPACE, Memory
 from v14.profile import Profile

@@ -6,13 +6,13 @@ early as the configuration exists, and no model class is registered.
 
 from typing import Any
 
-from v14.engines.sglang.directory import base_architecture
+from v14.models import base_architecture
 
 
 def serve_native(config: Any, *args: Any, **kwargs: Any) -> Any:
     """Put the native architecture name in place of a V14 one."""
     names = getattr(config, "architectures", None) or []
-    native = base_architecture(names[0]) if names else None
-    if native is not None:
-        config.update({"architectures": [native, *names[1:]]})
+    native = [base_architecture(name) for name in names]
+    if native != names:
+        config.update({"architectures": native})
     return config

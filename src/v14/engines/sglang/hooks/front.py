@@ -13,7 +13,7 @@ from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
 from v14.engines.sglang.ticket import KEY
 from v14.errors import StoreError
-from v14.store.glance import namespaces_on_disk
+from v14.store.view import namespaces_on_disk
 
 logger = logging.getLogger("v14")
 

@@ -26,10 +26,10 @@ def store_finished(req: Any, tree_cache: Any, **kwargs: Any) -> None:
         return
     reading.is_stored = True
     with engine.memory.guard("observe"):
-        _observe(engine, reading, req, tree_cache)
+        _observe(engine, reading, req)
 
 
-def _observe(engine: Runtime, reading: Reading, req: Any, tree_cache: Any) -> None:
+def _observe(engine: Runtime, reading: Reading, req: Any) -> None:
     sequence_len = len(reading.sequence.token_ids)
     committed = req.owned_kv_len()
     if committed < sequence_len:
@@ -40,7 +40,7 @@ def _observe(engine: Runtime, reading: Reading, req: Any, tree_cache: Any) -> No
         written = list(req.output_ids)[: committed - sequence_len]
         token_ids += written
         positions += range(sequence_len, sequence_len + len(written))
-    row = tree_cache.req_to_token_pool.req_to_token[int(req.kv.req_pool_idx), :committed]
+    row = engine.slots(req, committed)
     pool = engine.kv_pool
     layers = [layer.index for layer in engine.memory.profile.geometry.layers]
 

@@ -34,15 +34,14 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
         output = original(runner, forward_batch, *args, **kwargs)
     finally:
         engine.live_batch = None
-    for rid, end in zip(forward_batch.rids, _ends(forward_batch), strict=True):
-        req = engine.probing.get(rid)
-        if req is None or end < len(req.v14_reading.sequence.token_ids):
-            continue
-        del engine.probing[rid]
-        reading: Reading = req.v14_reading
-        with engine.memory.guard("probe"):
-            row = runner.req_to_token_pool.req_to_token[_pool_row(req), :end]
-            req.customized_info = {KEY: [engine.plan(reading, row)]}
+    with engine.memory.guard("probes"):
+        for rid, end in zip(forward_batch.rids, _ends(forward_batch), strict=True):
+            req = engine.probing.get(rid)
+            if req is None or end < len(req.v14_reading.sequence.token_ids):
+                continue
+            del engine.probing[rid]
+            with engine.memory.guard("probe"):
+                req.customized_info = {KEY: [engine.plan(req.v14_reading, engine.slots(req, end))]}
     return output
 
 
@@ -73,7 +72,3 @@ def _keep_queries(engine: Runtime, q: torch.Tensor, layer_id: int) -> None:
 
 def _ends(batch: Any) -> list[int]:
     return [p + n for p, n in zip(batch.extend_prefix_lens_cpu, batch.extend_seq_lens_cpu, strict=True)]
-
-
-def _pool_row(req: Any) -> int:
-    return int(req.kv.req_pool_idx)

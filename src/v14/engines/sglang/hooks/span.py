@@ -33,16 +33,16 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
         return
     with engine.memory.guard("span"):
         for placement, position in zip(reading.placements, reading.sequence.starts, strict=True):
-            num_tokens = sum(
-                e.num_tokens for e in engine.memory.store.get(reading.session.namespace, placement.event_ids)
-            )
+            num_tokens = sum(event.num_tokens for event in reading.session.events(placement))
             cached = _cached_indices(req, tree_cache, reading, position + num_tokens)
             if len(cached) == position + num_tokens:
                 continue
-            if len(cached) < position:
+            has_head = len(cached) >= position
+            if not has_head or not _insert(
+                engine, req, tree_cache, reading, reading.session.span(placement, position), cached
+            ):
                 engine.memory.counters["spans_reread"] += 1
                 return
-            _insert(engine, req, tree_cache, reading, reading.session.span(placement, position), cached)
             engine.memory.counters["spans_placed"] += 1
 
 
@@ -59,8 +59,8 @@ def _cached_indices(req: Any, tree_cache: Any, reading: Reading, length: int) ->
     return path[: match.device_prefix_len]
 
 
-def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: Span, cached: torch.Tensor) -> None:
-    """Write the part of the span that is not cached yet into new slots and give them to the tree."""
+def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: Span, cached: torch.Tensor) -> bool:
+    """Write what is not cached of the span into new slots and give them to the tree; False if there is no room."""
     end = span.position + len(span.token_ids)
     done = len(cached)
     allocator = tree_cache.token_to_kv_pool_allocator
@@ -72,8 +72,7 @@ def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: 
     finally:
         tree_cache.unlock(held)
     if slots is None:
-        engine.memory.counters["spans_reread"] += 1
-        return
+        return False
     slots = slots.clone()
     pool = engine.kv_pool
     for slot, layer in enumerate(engine.memory.profile.geometry.layers):
@@ -83,3 +82,4 @@ def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: 
         ):
             buffer[slots] = part[slot, done - span.position :].to(device=buffer.device, dtype=buffer.dtype)
     tree_cache.insert(InsertParams(key=_key(req, reading, end), value=torch.cat([cached, slots]), prev_prefix_len=done))
+    return True
