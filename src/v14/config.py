@@ -36,7 +36,12 @@ class Options(BaseModel):
     recall_ratio: float = Field(0.5, ge=0, le=1, description="lowest vote as a share of the request's best one")
     recall_max_events: int = Field(4, ge=1, description="most events recalled for one request")
     recall_budget_tokens: int = Field(512, ge=1, description="most tokens recalled for one request")
-    reinstate: Literal["kv", "reread"] = Field("kv", description="place the stored trace, or read its tokens again")
+    reinstate: Literal["kv", "reread", "auto"] = Field(
+        "kv", description="place the stored trace, read its tokens again, or whichever was measured to cost less"
+    )
+    engram_rank: int = Field(
+        0, ge=0, le=MAX_EVENT_TOKENS, description="rank kept of an event's effect on recurrent states; 0 keeps none"
+    )
     recall_while_decoding: Literal[False] = Field(False, description="not available yet: only false is accepted")
 
     @classmethod

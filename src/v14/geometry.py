@@ -1,8 +1,8 @@
-"""What a model is, as far as its memory is concerned: attention layers, heads, rotation, windows."""
+"""What a model is, as far as its memory is concerned: attention layers, heads, rotation, windows, recurrent layers."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +28,41 @@ class AttentionLayer:
     window: int | None = None
 
 
+RecurrentKind = Literal["gated_delta", "mamba2", "conv"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentStack:
+    """The recurrent layers of a model: one kind, one shape.
+
+    `indices` count all layers of the model, ascending. Each of `num_heads` heads keeps a state S, `[value_dim,
+    key_dim]`: `gated_delta` is S ↦ α S (I − β k kᵀ) + β v kᵀ, `mamba2` is S ↦ a S + Δ x Bᵀ (key_dim is the state size,
+    value_dim the head dimension), `conv` has no state at all (heads and dimensions 0). In front of each stands a causal
+    convolution over `conv_channels` channels that sees `conv_width` tokens, its own included.
+    """
+
+    kind: RecurrentKind
+    indices: tuple[int, ...]
+    num_heads: int = 0
+    key_dim: int = 0
+    value_dim: int = 0
+    conv_channels: int
+    conv_width: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """The attention layers of a model, in order; heads and head dimension are the same in all of them."""
+    """The layers of a model that remember, in order.
+
+    Heads and head dimension are the same in all attention layers (`layers`); `recurrent` is None where there are no
+    others.
+    """
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
     layers: tuple[AttentionLayer, ...]
+    recurrent: RecurrentStack | None = None
 
     @property
     def group(self) -> int:
@@ -63,6 +90,7 @@ class Geometry:
             "head_dim": self.head_dim,
             "rotaries": [None if r is None else list(r.inv_freq) for r in rotaries],
             "layers": layers,
+            "recurrent": None if self.recurrent is None else asdict(self.recurrent),
         }
 
     @classmethod
@@ -70,6 +98,11 @@ class Geometry:
         """The inverse of `to_json`."""
         rotaries = [None if r is None else Rotary(inv_freq=tuple(r)) for r in data["rotaries"]]
         layers = tuple(AttentionLayer(**{**layer, "rotary": rotaries[layer["rotary"]]}) for layer in data["layers"])
+        recurrent = data.get("recurrent")
         return cls(
-            num_heads=data["num_heads"], num_kv_heads=data["num_kv_heads"], head_dim=data["head_dim"], layers=layers
+            num_heads=data["num_heads"],
+            num_kv_heads=data["num_kv_heads"],
+            head_dim=data["head_dim"],
+            layers=layers,
+            recurrent=recurrent and RecurrentStack(**{**recurrent, "indices": tuple(recurrent["indices"])}),
         )

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 import torch
 
 from v14.config import Switches
+from v14.engram import compress
 from v14.errors import StoreError
 from v14.events.cut import UNWRITTEN_ROLES, Cutter
 from v14.profile import Profile
@@ -30,7 +31,7 @@ from v14.reinstate.span import build_span
 from v14.reinstate.transcripts import Placement, Transcripts
 from v14.store.contract import Store
 from v14.store.directory import DirectoryStore
-from v14.types import Cue, Event, Plan, Span, Trace
+from v14.types import Cue, Engram, Event, Plan, Span, Trace
 
 logger = logging.getLogger("v14")
 
@@ -39,6 +40,9 @@ GIB = 2**30
 
 ReadKV = Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]
 """Keys and values `[L, T, H, D]` on the CPU of sequence positions [start, end), keys as the engine rotated them."""
+
+ReadEngram = Callable[[int, int], Engram | None]
+"""What sequence positions [start, end) did to the recurrent states, at full rank, on the CPU; None if not captured."""
 
 
 class Memory:
@@ -97,6 +101,14 @@ class Memory:
         if self._spaces is None:
             raise StoreError(self.reason)
         return self._spaces.get(namespace)
+
+    def engram(self, start: int, end: int, read_engram: ReadEngram | None) -> Engram | None:
+        """The engram to keep of sequence positions [start, end): compressed to the options' rank, None for rank 0."""
+        rank = self.profile.options.engram_rank
+        if read_engram is None or rank == 0:
+            return None
+        engram = read_engram(start, end)
+        return None if engram is None else compress(engram, rank)
 
     @contextmanager
     def guard(self, concern: str) -> Iterator[None]:
@@ -175,7 +187,14 @@ class Session:
         """Note how a prompt was read, for the turns that will follow it."""
         self.memory.transcripts.record(self.namespace, token_ids, placements)
 
-    def observe(self, token_ids: Sequence[int], positions: Sequence[int], read_kv: ReadKV, chat_id: str = "") -> int:
+    def observe(
+        self,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        read_kv: ReadKV,
+        chat_id: str = "",
+        read_engram: ReadEngram | None = None,
+    ) -> int:
         """Store the events of `token_ids` that are not known yet; returns how many.
 
         `positions[i]` is where token i stood in the sequence that `read_kv` reads from; spans stand only between turns,
@@ -193,7 +212,9 @@ class Session:
             start = positions[cut.start]
             keys, values = read_kv(start, start + cut.event.num_tokens)
             trace = Trace(
-                keys=move_keys(keys, memory.profile.geometry, -start).contiguous(), values=values.contiguous()
+                keys=move_keys(keys, memory.profile.geometry, -start).contiguous(),
+                values=values.contiguous(),
+                engram=memory.engram(start, start + cut.event.num_tokens, read_engram),
             )
             new.append((cut.event, trace))
             known.add(cut.event.id)

@@ -5,6 +5,9 @@ Shape letters used in this project:
     L  attention layers that hold KV     T  tokens of an event or span
     H  KV heads                          Q  tokens of a cue
     D  head dimension                    V  voters
+    R  recurrent layers                  N  heads of a recurrent state
+    K  key dimension of a state          P  value dimension of a state
+    C  channels of a short convolution   W  tokens it sees
 """
 
 import hashlib
@@ -66,15 +69,61 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trace:
-    """What an event left in the attention layers, on the CPU.
+class Engram:
+    """What an event does to the recurrent states, S ↦ S·A + B head by head, in factors.
 
-    keys, values: `[L, T, H, D]`, same floating dtype, contiguous. Keys are rotated as if the event began at
-    position 0 (see `v14.reinstate.rotation`).
+        A = decay · (I − erase_left · erase_rightᵀ)        B = write_values · write_keysᵀ
+
+    decay: `[R, N]` fp32. erase_left, erase_right: `[R, N, K, r]`; r is 0 where A is a scalar (Mamba2).
+    write_values: `[R, N, P, s]`, write_keys: `[R, N, K, s]`. tail: `[R, C, t]`, the last t <= W - 1 inputs of the short
+    convolution; t is less only for an event shorter than that. Factors share one floating dtype. A stack without states
+    (`conv`) has N = K = P = 0 and only a tail.
+    """
+
+    decay: torch.Tensor
+    erase_left: torch.Tensor
+    erase_right: torch.Tensor
+    write_values: torch.Tensor
+    write_keys: torch.Tensor
+    tail: torch.Tensor
+
+    def __post_init__(self) -> None:
+        """Check that the shapes fit each other."""
+        by_head, key_dim = self.decay.shape, self.write_keys.shape[2:3]
+        fits = (
+            self.decay.dim() == 2
+            and self.erase_left.shape == self.erase_right.shape
+            and self.erase_left.shape[:2] == self.write_keys.shape[:2] == self.write_values.shape[:2] == by_head
+            and self.erase_left.shape[2:3] == key_dim
+            and self.write_keys.shape[3:] == self.write_values.shape[3:]
+            and self.tail.dim() == 3
+            and self.tail.shape[0] == by_head[0]
+        )
+        if not fits:
+            shapes = {name: tuple(tensor.shape) for name, tensor in self.tensors().items()}
+            raise ValueError(f"the factors of an engram do not fit each other: {shapes}")
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All tensors by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all tensors together."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors().values())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trace:
+    """What an event left in the layers, on the CPU.
+
+    keys, values: `[L, T, H, D]`, same floating dtype, contiguous. Keys are rotated as if the event began at position 0
+    (see `v14.reinstate.rotation`). `engram` is None where the model has no recurrent layers or none was kept.
     """
 
     keys: torch.Tensor
     values: torch.Tensor
+    engram: Engram | None = None
 
     def __post_init__(self) -> None:
         """Check shapes, dtypes and device."""
@@ -94,8 +143,9 @@ class Trace:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of keys and values together."""
-        return 2 * self.keys.numel() * self.keys.element_size()
+        """Bytes of keys, values and engram together."""
+        engram = 0 if self.engram is None else self.engram.num_bytes
+        return 2 * self.keys.numel() * self.keys.element_size() + engram
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,9 +197,14 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Span:
-    """Reinstated events standing as tokens at `position`: `token_ids` of length T, keys and values `[L, T, H, D]`."""
+    """Reinstated events standing as tokens at `position`: `token_ids` of length T, keys and values `[L, T, H, D]`.
+
+    `engrams` are those of the events, in order, to be applied to the recurrent states one after the other; empty where
+    the model has none. An event whose engram was not kept leaves the states as they are and has None here.
+    """
 
     position: int
     token_ids: tuple[int, ...]
     keys: torch.Tensor
     values: torch.Tensor
+    engrams: tuple[Engram | None, ...] = ()

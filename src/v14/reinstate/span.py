@@ -42,4 +42,5 @@ def build_span(
         token_ids=tuple(token for event in events for token in event.token_ids),
         keys=torch.cat(keys, dim=1),
         values=torch.cat(values, dim=1),
+        engrams=tuple(trace.engram for trace in traces) if geometry.recurrent is not None else (),
     )

@@ -1,0 +1,13 @@
+"""The algebra of recurrent events: what an event does to a state, S ↦ S·A + B, composed, compressed and applied.
+
+gated_delta.py   an event's factors from the inputs of a gated delta rule (WY form)
+mamba2.py        the same for Mamba2's state-space update
+algebra.py       applying an engram to states and convolution inputs, composing two, the error between two
+compress.py      cutting factors to a rank
+naive.py         all of it token by token, in plain fp32: what the rest is checked against
+"""
+
+from v14.engram.algebra import advance, compose
+from v14.engram.compress import compress
+
+__all__ = ["advance", "compose", "compress"]
