@@ -1,6 +1,7 @@
 """The algebra of recurrent events: what an event does to a state, S ↦ S·A + B, composed, compressed and applied.
 
-gated_delta.py   an event's factors from the inputs of a gated delta rule (WY form)
+factors.py       one layer's factors of one event, and stacking the layers to an engram
+gated_delta.py   the factors from the inputs of a gated delta rule (WY form)
 mamba2.py        the same for Mamba2's state-space update
 algebra.py       applying an engram to states and convolution inputs, composing two, the error between two
 compress.py      cutting factors to a rank
@@ -9,5 +10,6 @@ naive.py         all of it token by token, in plain fp32: what the rest is check
 
 from v14.engram.algebra import advance, compose
 from v14.engram.compress import compress
+from v14.engram.factors import Factors, conv_tail, stack
 
-__all__ = ["advance", "compose", "compress"]
+__all__ = ["Factors", "advance", "compose", "compress", "conv_tail", "stack"]
