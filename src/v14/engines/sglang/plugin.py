@@ -20,7 +20,7 @@ def load() -> None:
 def _load() -> None:
     switches = Switches.read()
     needed = seams.SEAMS if switches.memory else (seams.PARSE_CONFIG,)
-    problems = seams.problems(needed)
+    problems = seams.problems((*needed, *seams.CALLED) if switches.memory else needed)
     if problems:
         raise EngineError(
             f"the installed SGLang does not fit (tested: {seams.TESTED_VERSIONS}):\n  "

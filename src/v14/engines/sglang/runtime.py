@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from v14.engines.sglang import seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.ticket import Ticket
 from v14.memory import Memory
@@ -43,7 +44,7 @@ class Runtime:
 
     def slots(self, req: Any, length: int) -> torch.Tensor:
         """KV slots of the first `length` tokens of a running request's sequence."""
-        row: torch.Tensor = self.scheduler.req_to_token_pool.req_to_token[int(req.kv.req_pool_idx), :length]
+        row: torch.Tensor = self.scheduler.req_to_token_pool.req_to_token[seams.kv_row(req), :length]
         return row
 
     def arrive(self, rid: str, ticket: Ticket, token_ids: "array[int]") -> "array[int]":

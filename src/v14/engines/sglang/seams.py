@@ -1,23 +1,36 @@
-"""Every symbol of SGLang that the plugin touches, checked before anything is hooked.
+"""Every symbol of SGLang that the plugin touches, checked before anything is hooked, and every difference between the
+served versions.
 
-`parameters` are the names that a hook relies on, in any order. A symbol that is gone or has other parameters is
-reported by name, with the versions that are known to work.
+`SEAMS` are hooked, `CALLED` are only used. `parameters` are the names that the plugin relies on, in any order. A symbol
+that is gone or has other parameters is reported by name, with the versions that are known to work. The functions at the
+end are the only place that knows one version from another.
 """
 
 import inspect
 import pkgutil
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-TESTED_VERSIONS = "0.5.23"
+import torch
+
+TESTED_VERSIONS = "0.5.17 and 0.5.23"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seam:
-    """A function of SGLang. `why` says what the memory loses without it."""
+    """A function or class of SGLang. `why` says what the memory loses without it."""
 
     target: str
     parameters: tuple[str, ...]
     why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """A function or class of SGLang that is used under one of several names: the first that exists has to fit."""
+
+    names: tuple[Seam, ...]
 
 
 PARSE_CONFIG = Seam(
@@ -85,30 +98,91 @@ FORWARD = Seam(
     parameters=("self", "forward_batch"),
     why="knowing which requests a forward pass reads",
 )
-EXTEND_TORCH_NATIVE = Seam(
-    target="sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend.forward_extend",
+ATTENTION = Seam(
+    target="sglang.srt.layers.attention.base_attn_backend.AttentionBackend.forward",
     parameters=("self", "q", "k", "v", "layer", "forward_batch"),
     why="reading the cue's queries",
 )
+HYBRID_ATTENTION = Seam(
+    target="sglang.srt.layers.attention.hybrid_linear_attn_backend.HybridLinearAttnBackend.forward",
+    parameters=("self", "q", "k", "v", "layer", "forward_batch"),
+    why="reading the cue's queries between recurrent layers",
+)
 RELEASE_KV = Seam(
     target="sglang.srt.mem_cache.common.release_kv_cache",
-    parameters=("req", "tree_cache", "checkpoint"),
-    why="storing what a finished request has read and written",
+    parameters=("req", "tree_cache"),
+    why="answering a probe, and storing what a finished request has read and written",
 )
 
 SEAMS: tuple[Seam, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Seam))
 
+_TREE = "sglang.srt.mem_cache."
+CALLED: tuple[Called, ...] = (
+    Called(
+        names=tuple(
+            Seam(
+                target=f"sglang.srt.managers.schedule_batch.Req.{name}", parameters=("self",), why="the length to store"
+            )
+            for name in ("owned_kv_len", "effective_kv_committed_len")
+        )
+    ),
+    *(
+        Called(names=(Seam(target=_TREE + target, parameters=parameters, why="placing a span in the prefix cache"),))
+        for target, parameters in (
+            ("radix_cache.RadixKey", ("token_ids", "extra_key")),
+            ("base_prefix_cache.MatchPrefixParams", ("key",)),
+            ("base_prefix_cache.InsertParams", ("key", "value", "mamba_value", "prev_prefix_len")),
+            ("base_prefix_cache.BasePrefixCache.inc_lock_ref", ("self", "node")),
+            ("base_prefix_cache.BasePrefixCache.dec_lock_ref", ("self", "node", "params")),
+            ("common.evict_from_tree_cache", ("tree_cache", "num_tokens")),
+        )
+    ),
+)
 
-def problems(seams: tuple[Seam, ...] = SEAMS) -> list[str]:
+
+def problems(seams: Iterable[Seam | Called] = (*SEAMS, *CALLED)) -> list[str]:
     """What is wrong with the installed SGLang, one line per seam; empty when everything fits."""
     found = []
     for seam in seams:
-        try:
-            parameters = inspect.signature(pkgutil.resolve_name(seam.target)).parameters
-        except (AttributeError, ImportError, ValueError) as error:
-            found.append(f"{seam.target} cannot be used ({error}): {seam.why}")
-            continue
-        missing = [name for name in seam.parameters if name not in parameters]
-        if missing:
-            found.append(f"{seam.target} has no parameter {', '.join(missing)}: {seam.why}")
+        names = seam.names if isinstance(seam, Called) else (seam,)
+        wrong = [line for line in map(_problem, names) if line]
+        if len(wrong) == len(names):
+            found.append("; or ".join(wrong))
     return found
+
+
+def _problem(seam: Seam) -> str:
+    try:
+        parameters = inspect.signature(pkgutil.resolve_name(seam.target)).parameters
+    except (AttributeError, ImportError, ValueError) as error:
+        return f"{seam.target} cannot be used ({error}): {seam.why}"
+    missing = [name for name in seam.parameters if name not in parameters]
+    return f"{seam.target} has no parameter {', '.join(missing)}: {seam.why}" if missing else ""
+
+
+def kv_row(req: Any) -> int | None:
+    """The row of `req_to_token` that holds a request's KV slots; None while it holds none."""
+    row = req.kv.req_pool_idx if hasattr(req.kv, "req_pool_idx") else req.req_pool_idx
+    return None if row is None else int(row)
+
+
+def owned_length(req: Any) -> int:
+    """Tokens of a request whose KV is computed and its own."""
+    length = req.owned_kv_len() if hasattr(req, "owned_kv_len") else req.effective_kv_committed_len()
+    return int(length)
+
+
+def cache_key(req: Any) -> dict[str, Any]:
+    """What keeps a request's prefix cache apart from others', as fields of a `RadixKey` or a request."""
+    return {name: getattr(req, name) for name in ("extra_key", "cache_salt") if hasattr(req, name)}
+
+
+def matched_slots(tree_cache: Any, match: Any, extra_key: str | None) -> torch.Tensor:
+    """KV slots `[n]` int64 of the tokens that a `MatchResult` found on the device."""
+    if hasattr(match, "device_indices"):
+        slots: torch.Tensor = match.device_indices
+        return slots
+    path = tree_cache.tree_core.collect_full_device_indices(
+        match.last_device_node, tree_cache.root_node_handle(extra_key)
+    )
+    return path[: match.device_prefix_len]

@@ -23,7 +23,8 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.ENQUEUE, "before", requests.attach),
     (seams.MAX_PREFIX, "after", probe.compute_cue_tokens),
     (seams.FORWARD, "around", probe.watch_forward),
-    (seams.EXTEND_TORCH_NATIVE, "before", probe.keep_queries),
+    (seams.ATTENTION, "before", probe.keep_queries),
+    (seams.HYBRID_ATTENTION, "before", probe.keep_queries),
     (seams.NEXT_ROUND, "before", span.place_before_match),
     (seams.RELEASE_KV, "before", observe.store_finished),
 )

@@ -9,6 +9,7 @@ from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.managers.tokenizer_manager import ServerStatus
 
 from v14.config import Switches
+from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
 from v14.engines.sglang.ticket import KEY
@@ -76,8 +77,7 @@ def _probe_of(obj: Any, rid: str, custom_params: dict[str, Any]) -> GenerateReqI
         sampling_params={"max_new_tokens": 1, "temperature": 0.0, "custom_params": custom_params},
         rid=rid,
         stream=False,
-        extra_key=obj.extra_key,
-        cache_salt=obj.cache_salt,
+        **seams.cache_key(obj),
         priority=obj.priority,
     )
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
-from v14.engines.sglang import runtime
+from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 
 
-def store_finished(req: Any, tree_cache: Any, **kwargs: Any) -> None:
+def store_finished(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
     """Store the new events of a finished request."""
     engine = runtime.current()
     reading: Reading | None = getattr(req, "v14_reading", None)
     if engine is None or reading is None or reading.is_stored:
         return
-    if not req.finished() or not req.kv.holds_kv:
+    if not req.finished() or seams.kv_row(req) is None:
         return
     engine.probing.pop(req.rid, None)
     if reading.is_probe or not reading.ticket.writes:
@@ -31,7 +31,7 @@ def store_finished(req: Any, tree_cache: Any, **kwargs: Any) -> None:
 
 def _observe(engine: Runtime, reading: Reading, req: Any) -> None:
     sequence_len = len(reading.sequence.token_ids)
-    committed = req.owned_kv_len()
+    committed = seams.owned_length(req)
     if committed < sequence_len:
         return
     token_ids = list(reading.token_ids)

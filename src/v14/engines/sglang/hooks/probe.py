@@ -46,11 +46,11 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
 
 
 def keep_queries(
-    backend: Any, q: torch.Tensor, k: Any, v: Any, layer: Any, forward_batch: Any, *args: Any, **kwargs: Any
+    backend: Any, q: Any = None, k: Any = None, v: Any = None, layer: Any = None, *args: Any, **kwargs: Any
 ) -> None:
     """Copy a probe's queries at a voter layer. `q` is `[tokens of the batch, heads · D]`, post-rotary."""
     engine = runtime.current()
-    if engine is None or engine.live_batch is None or layer.layer_id not in engine.voter_layers:
+    if engine is None or engine.live_batch is None or layer is None or layer.layer_id not in engine.voter_layers:
         return
     with engine.memory.guard("queries"):
         _keep_queries(engine, q.view(q.shape[0], -1, engine.memory.profile.geometry.head_dim), layer.layer_id)

@@ -17,7 +17,7 @@ from sglang.srt.mem_cache.base_prefix_cache import InsertParams, MatchPrefixPara
 from sglang.srt.mem_cache.common import evict_from_tree_cache
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
-from v14.engines.sglang import runtime
+from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.types import Span
@@ -47,16 +47,13 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
 
 
 def _key(req: Any, reading: Reading, length: int) -> RadixKey:
-    return RadixKey(array("q", reading.sequence.token_ids[:length]), req.extra_key, cache_salt=req.cache_salt)
+    return RadixKey(array("q", reading.sequence.token_ids[:length]), **seams.cache_key(req))
 
 
 def _cached_indices(req: Any, tree_cache: Any, reading: Reading, length: int) -> torch.Tensor:
     """KV slots of the longest cached prefix of the sequence's first `length` tokens."""
     match = tree_cache.match_prefix(MatchPrefixParams(key=_key(req, reading, length)))
-    path = tree_cache.tree_core.collect_full_device_indices(
-        match.last_device_node, tree_cache.root_node_handle(req.extra_key)
-    )
-    return path[: match.device_prefix_len]
+    return seams.matched_slots(tree_cache, match, req.extra_key)
 
 
 def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: Span, cached: torch.Tensor) -> bool:
@@ -65,12 +62,13 @@ def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: 
     done = len(cached)
     allocator = tree_cache.token_to_kv_pool_allocator
     # Eviction must not take the very prefix that the span stands behind.
-    held = tree_cache.lock(tree_cache.match_prefix(MatchPrefixParams(key=_key(req, reading, done))).last_device_node)
+    head = tree_cache.match_prefix(MatchPrefixParams(key=_key(req, reading, done))).last_device_node
+    held = tree_cache.inc_lock_ref(head)
     try:
         evict_from_tree_cache(tree_cache, end - done)
         slots = allocator.alloc(end - done)
     finally:
-        tree_cache.unlock(held)
+        tree_cache.dec_lock_ref(head, held.to_dec_params())
     if slots is None:
         return False
     slots = slots.clone()
