@@ -24,12 +24,34 @@ from v14.models import adapter_for
 from v14.profile import Profile
 from v14.recall.voters import Voters
 from v14.types import Cue
+from v14.upgrade.directory import v14_config, write_code
 
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
+PLAIN = ("llama", "qwen2", "qwen3", "gemma3", "mistral", "qwen3_moe", "gpt_oss")
+"""Attention only."""
+
+HYBRIDS = (
+    "qwen3_5",
+    "qwen3_5_vl",
+    "qwen3_5_moe",
+    "qwen3_5_moe_vl",
+    "nemotron_h",
+    "nemotron_h_omni",
+    "lfm2",
+    "lfm2_moe",
+)
+"""Attention among recurrent layers; `_vl` and `_omni` are the forms that take pictures."""
+
+FAMILIES = (*PLAIN, *HYBRIDS)
+"""Families whose events can be placed."""
+
+REREAD_ONLY = ("qwen4_exp", "qwen4_exp_vl")
+"""Families whose events can only be read again (`Geometry.placeable`)."""
+
+EVERY_FAMILY = (*FAMILIES, *REREAD_ONLY)
 ROLES = ("system", "user", "assistant")
 VOCAB_SIZE = 1024
 WINDOW = 64
-"""Keys that a query of a sliding layer of the tiny Gemma 3 sees, itself included."""
+"""Keys that a query of a sliding layer sees, itself included (Gemma 3, Mistral, GPT-OSS)."""
 
 OPEN_OPTIONS: dict[str, Any] = {
     "write_generated": True,
@@ -73,24 +95,10 @@ def tiny_v14(family: str, path: Path, **options: Any) -> Path:
             shutil.copyfile(file, path / file.name)
     tiny_profile(family, **options).save(path)
     config = json.loads((source / "config.json").read_text())
-    [base] = config["architectures"]
-    stem = base.removesuffix("ForCausalLM")
-    config["architectures"] = [f"{stem}V14ForCausalLM"]
-    config["auto_map"] = {
-        "AutoConfig": f"configuration_v14.{stem}V14Config",
-        "AutoModelForCausalLM": f"modeling_v14.{stem}V14ForCausalLM",
-    }
-    config[CONFIG_KEY] = tiny_options(**options).model_dump(mode="json")
-    (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    config_class = config_of(source).__class__.__name__
-    (path / "configuration_v14.py").write_text(
-        f"from transformers import {config_class}\n\n\nclass {stem}V14Config({config_class}):\n    pass\n"
-    )
-    (path / "modeling_v14.py").write_text(
-        f"from transformers import {base}\n\nfrom v14.engines.transformers import with_memory\n\n"
-        f"from .configuration_v14 import {stem}V14Config\n\n"
-        f"{stem}V14ForCausalLM = with_memory({base}, {stem}V14Config)\n"
-    )
+    adapter = adapter_for(config)
+    write_code(path, adapter)
+    data = {**v14_config(config, adapter), CONFIG_KEY: tiny_profile(family, **options).options.model_dump(mode="json")}
+    (path / "config.json").write_text(json.dumps(data, indent=2) + "\n")
     return path
 
 
@@ -104,7 +112,10 @@ def tiny_profile(family: str, **options: Any) -> Profile:
     source = tiny_checkpoint(family)
     geometry = geometry_of(source)
     generator = torch.Generator().manual_seed(14)
-    heads = ((0, 0), (0, 3), (1, 1), (2, 2))
+    last = len(geometry.layers) - 1
+    heads = tuple((geometry.layers[min(slot, last)].index, head) for slot, head in ((0, 0), (0, 3), (1, 1), (2, 2)))
+    if not geometry.placeable:
+        options = {"reinstate": "reread", **options}
     return Profile(
         base_architecture=json.loads((source / "config.json").read_text())["architectures"][0],
         weights_id="sha256:" + hashlib.sha256((source / "model.safetensors").read_bytes()).hexdigest(),
@@ -123,13 +134,6 @@ def tiny_profile(family: str, **options: Any) -> Profile:
         options=tiny_options(**options),
         measured={},
     )
-
-
-def config_of(directory: Path) -> Any:
-    """The Transformers configuration of a checkpoint."""
-    from transformers import AutoConfig
-
-    return AutoConfig.from_pretrained(directory)
 
 
 @cache
@@ -170,38 +174,122 @@ def _build(family: str, path: Path) -> None:
     torch.manual_seed(14)
     model = _model(family).float().eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
+        for name, parameter in model.named_parameters():
+            if name.endswith("A_log"):
+                # Initialised values forget within a token or two, which would hide what is wrong with an old state.
+                parameter.uniform_(0.05, 1.0).log_()
+            elif name.endswith("dt_bias"):
+                parameter.uniform_(-3.0, -1.0)
+            elif parameter.dim() == 1:
                 # Norms and biases start as ones and zeros: a mistake in them would not show.
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
     model.save_pretrained(path)
+    _write_what_released_configs_have(path / "config.json")
+
+
+def _write_what_released_configs_have(file: Path) -> None:
+    """Keys that SGLang reads and Transformers 5 writes under another name, or not at all."""
+    config = json.loads(file.read_text())
+    text = config.get("text_config", config)
+    kinds = text.get("layer_types", [])
+    if "linear_attention" in kinds:
+        text["full_attention_interval"] = 1 + min(i for i, kind in enumerate(kinds) if kind != "linear_attention")
+    if "layers_block_type" in text:
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+        text["hybrid_override_pattern"] = "".join(letters[kind] for kind in text.pop("layers_block_type"))
+        text["num_hidden_layers"] = len(text["hybrid_override_pattern"])
+    file.write_text(json.dumps(config, indent=2) + "\n")
+
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+    "initializer_range": 0.1,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "pad_token_id": 0,
+    "eos_token_id": 2,
+}
+EXPERTS: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+DELTA_NET: dict[str, Any] = {
+    **SHAPE,
+    "num_hidden_layers": 6,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention"] * 2,
+    "head_dim": 32,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 64,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10_000.0,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [2, 1, 1],
+        "mrope_interleaved": True,
+    },
+}
+MAMBA: dict[str, Any] = {
+    **SHAPE,
+    "head_dim": 32,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 16,
+    "n_groups": 2,
+    "ssm_state_size": 32,
+    "chunk_size": 64,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "moe_shared_expert_intermediate_size": 64,
+}
+CONV: dict[str, Any] = {
+    **SHAPE,
+    "num_hidden_layers": 6,
+    "layer_types": ["conv", "conv", "full_attention"] * 2,
+    "tie_word_embeddings": True,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+}
+EYES: dict[str, Any] = {
+    "depth": 1,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_heads": 2,
+    "out_hidden_size": 64,
+    "num_position_embeddings": 16,
+    "patch_size": 4,
+}
+SPARSE: dict[str, Any] = {
+    "hc_count": 2,
+    "hc_lowrank": 16,
+    "ple_layer_ids": [2],
+    "heads_per_ngram": 2,
+    "ngram_vocab_size_base": 101,
+    "make_ngram_vocab_size_divisible_by": 8,
+    "split_ngram_parts": 2,
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 32,
+    "indexer_budget": 32,
+    "indexer_compress_ratio": 8,
+}
 
 
 def _model(family: str) -> Any:
+    """The model, its weights random. Hybrids have at least two attention and four recurrent layers."""
     import transformers as hf
 
-    shape: dict[str, Any] = {
-        "vocab_size": VOCAB_SIZE,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 4096,
-        "initializer_range": 0.1,
-        "tie_word_embeddings": False,
-        "bos_token_id": 0,
-        "pad_token_id": 0,
-        "eos_token_id": 2,
-    }
+    sliding, full = "sliding_attention", "full_attention"
     if family == "llama":
-        return hf.LlamaForCausalLM(hf.LlamaConfig(**shape, head_dim=16))
+        return hf.LlamaForCausalLM(hf.LlamaConfig(**SHAPE, head_dim=16))
     if family == "qwen2":
-        return hf.Qwen2ForCausalLM(hf.Qwen2Config(**shape))
+        return hf.Qwen2ForCausalLM(hf.Qwen2Config(**SHAPE))
     if family == "qwen3":
-        return hf.Qwen3ForCausalLM(hf.Qwen3Config(**shape, head_dim=32))
+        return hf.Qwen3ForCausalLM(hf.Qwen3Config(**SHAPE, head_dim=32))
     if family == "gemma3":
-        sliding, full = "sliding_attention", "full_attention"
         gemma = {
             "num_hidden_layers": 4,
             "tie_word_embeddings": True,
@@ -210,8 +298,67 @@ def _model(family: str) -> Any:
             "sliding_window": WINDOW,
             "layer_types": [sliding, full, sliding, full],
         }
-        return hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(**{**shape, **gemma}))
-    raise ValueError(f"no tiny checkpoint of family {family!r}; there are {', '.join(FAMILIES)}")
+        return hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(**{**SHAPE, **gemma}))
+    if family == "mistral":
+        return hf.MistralForCausalLM(hf.MistralConfig(**SHAPE, head_dim=32, sliding_window=WINDOW))
+    if family == "qwen3_moe":
+        return hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(**SHAPE, **EXPERTS, head_dim=32))
+    if family == "gpt_oss":
+        oss = {
+            "num_hidden_layers": 4,
+            "head_dim": 64,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "sliding_window": WINDOW,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 150_000.0,
+                "factor": 4.0,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 1024,
+            },
+        }
+        return hf.GptOssForCausalLM(hf.GptOssConfig(**{**SHAPE, **oss}))
+    if family == "qwen3_5":
+        return hf.Qwen3_5ForCausalLM(hf.Qwen3_5TextConfig(**DELTA_NET))
+    if family == "qwen3_5_vl":
+        return hf.Qwen3_5ForConditionalGeneration(hf.Qwen3_5Config(text_config=DELTA_NET, vision_config=EYES))
+    experts = {**DELTA_NET, **EXPERTS, "shared_expert_intermediate_size": 64}
+    if family == "qwen3_5_moe":
+        return hf.Qwen3_5MoeForCausalLM(hf.Qwen3_5MoeTextConfig(**experts))
+    if family == "qwen3_5_moe_vl":
+        config = hf.Qwen3_5MoeConfig(text_config=experts, vision_config=EYES)
+        return hf.Qwen3_5MoeForConditionalGeneration(config)
+    if family == "nemotron_h":
+        return hf.NemotronHForCausalLM(hf.NemotronHConfig(**MAMBA, hybrid_override_pattern="M-M*MM-*"))
+    if family == "nemotron_h_omni":
+        text = {**MAMBA, "hybrid_override_pattern": "MEM*MM*-"}
+        eyes = {
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 32,
+            "max_img_size": 64,
+        }
+        config = hf.NemotronH_Omni_Reasoning_V3_Config(
+            text_config=text,
+            vision_config={**eyes, "video_temporal_patch_size": 2},
+            vision_hidden_size=32,
+            projector_hidden_size=64,
+        )
+        return hf.NemotronH_Omni_Reasoning_V3(config)
+    if family == "lfm2":
+        return hf.Lfm2ForCausalLM(hf.Lfm2Config(**CONV, block_auto_adjust_ff_dim=False))
+    if family == "lfm2_moe":
+        return hf.Lfm2MoeForCausalLM(hf.Lfm2MoeConfig(**CONV, **EXPERTS))
+    if family == "qwen4_exp":
+        return hf.Qwen4ExpForCausalLM(hf.Qwen4ExpTextConfig(**experts, **SPARSE))
+    if family == "qwen4_exp_vl":
+        config = hf.Qwen4ExpConfig(text_config={**experts, **SPARSE}, vision_config=EYES)
+        return hf.Qwen4ExpForConditionalGeneration(config)
+    raise ValueError(f"no tiny checkpoint of family {family!r}; there are {', '.join(EVERY_FAMILY)}")
 
 
 def _tokenizer() -> Any:

@@ -55,7 +55,8 @@ class Geometry:
     """The layers of a model that remember, in order.
 
     Heads and head dimension are the same in all attention layers (`layers`); `recurrent` is None where there are no
-    others.
+    others. Not `placeable` is a model in which more than keys, values and the recurrent layers' states crosses from an
+    event to what follows it, so that a trace is not all of it and events can only be read again.
     """
 
     num_heads: int
@@ -63,6 +64,7 @@ class Geometry:
     head_dim: int
     layers: tuple[AttentionLayer, ...]
     recurrent: RecurrentStack | None = None
+    placeable: bool = True
 
     @property
     def group(self) -> int:
@@ -91,6 +93,7 @@ class Geometry:
             "rotaries": [None if r is None else list(r.inv_freq) for r in rotaries],
             "layers": layers,
             "recurrent": None if self.recurrent is None else asdict(self.recurrent),
+            "placeable": self.placeable,
         }
 
     @classmethod
@@ -105,4 +108,5 @@ class Geometry:
             head_dim=data["head_dim"],
             layers=layers,
             recurrent=recurrent and RecurrentStack(**{**recurrent, "indices": tuple(recurrent["indices"])}),
+            placeable=data.get("placeable", True),
         )

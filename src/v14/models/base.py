@@ -1,14 +1,15 @@
-"""What an adapter is: names, and the geometry of the attention layers from a raw `config.json`."""
+"""What an adapter is: names, and the geometry of the layers that remember from a raw `config.json`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from v14.errors import UnsupportedModelError
-from v14.geometry import AttentionLayer, Geometry, Rotary
+from v14.geometry import AttentionLayer, Geometry, RecurrentStack, Rotary
 
 FULL, SLIDING = "full_attention", "sliding_attention"
+LINEAR, CONV = "linear_attention", "conv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,30 +21,37 @@ class Heads:
     head_dim: int
 
 
+@dataclass(frozen=True, kw_only=True)
 class Adapter(ABC):
-    """One architecture. `architecture` is its name in `config.json`, `config_class` that of its Transformers config."""
+    """One architecture of a family.
 
-    architecture: ClassVar[str]
-    config_class: ClassVar[str]
+    `architecture` is its name in `config.json` and its class in Transformers, `config_class` that of its configuration.
+    `v14_name`, the name in a V14 directory, is derived where none is given: LlamaForCausalLM becomes
+    LlamaV14ForCausalLM.
+    """
+
+    architecture: str
+    config_class: str
+    v14_name: str = ""
+
+    def __post_init__(self) -> None:
+        """Derive the V14 name."""
+        if not self.v14_name:
+            object.__setattr__(self, "v14_name", self.architecture.replace("For", "V14For", 1))
 
     @property
-    def base_name(self) -> str:
-        """The checkpoint's own architecture name."""
-        return self.architecture
-
-    @property
-    def v14_name(self) -> str:
-        """The architecture name in a V14 directory: LlamaForCausalLM becomes LlamaV14ForCausalLM."""
-        return self.architecture.replace("For", "V14For", 1)
+    def takes_pictures(self) -> bool:
+        """Whether the class reads more than text; its language model is then described by a config of its own."""
+        return self.v14_name.endswith("ForConditionalGeneration")
 
     @abstractmethod
     def geometry(self, config: Mapping[str, Any]) -> Geometry:
         """The geometry of a raw `config.json`. Raises `UnsupportedModelError` naming what cannot be served."""
 
 
-def base_architecture(v14_name: str) -> str:
-    """The native architecture behind a V14 name; other names come back as they are."""
-    return v14_name.replace("V14For", "For", 1)
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a config that describes the language model: a nested one (`llm_config` in older files), or all."""
+    return config.get("text_config") or config.get("llm_config") or config
 
 
 def required(config: Mapping[str, Any], key: str) -> Any:
@@ -61,25 +69,51 @@ def heads(config: Mapping[str, Any], *, head_dim: int | None = None) -> Heads:
     return Heads(num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=int(dim))
 
 
-def layer_types(config: Mapping[str, Any], *, default: Sequence[str]) -> Sequence[str]:
-    """The kind of each layer: as written, else the family's default; a kind without KV is refused."""
+def layer_types(
+    config: Mapping[str, Any], *, default: Sequence[str], known: Collection[str] = (FULL, SLIDING)
+) -> Sequence[str]:
+    """The kind of each layer: as written, else the family's default; a kind that is not `known` is refused."""
     kinds = list(config.get("layer_types") or default)
     if len(kinds) != int(required(config, "num_hidden_layers")):
         raise UnsupportedModelError(f"config.json: {len(kinds)} layer_types for {config['num_hidden_layers']} layers")
+    return checked(kinds, known)
+
+
+def checked(kinds: Sequence[str], known: Collection[str]) -> Sequence[str]:
+    """`kinds`, all of them `known`."""
     for kind in kinds:
-        if kind not in (FULL, SLIDING):
-            raise UnsupportedModelError(f"config.json: layer type {kind!r} is neither {FULL} nor {SLIDING}")
+        if kind not in known:
+            raise UnsupportedModelError(f"config.json: layer type {kind!r} is none of {', '.join(known)}")
     return kinds
 
 
+def every(interval: int, num_layers: int, *, this: str, others: str) -> list[str]:
+    """Kinds of layers where each `interval`-th is `this`: the default layout of most mixed families."""
+    return [others if (index + 1) % interval else this for index in range(num_layers)]
+
+
 def assemble(
-    shape: Heads, kinds: Sequence[str], rotaries: Mapping[str, Rotary], window: int | None, scaling: float
+    shape: Heads,
+    kinds: Sequence[str],
+    rotaries: Mapping[str, Rotary | None],
+    window: int | None,
+    scaling: float,
+    recurrent: RecurrentStack | None = None,
 ) -> Geometry:
-    """A geometry whose layers differ only by kind."""
+    """A geometry whose attention layers differ only by kind; layers of other kinds hold no KV."""
     if SLIDING in kinds and window is None:
         raise UnsupportedModelError("config.json has sliding layers but no 'sliding_window'")
     layers = tuple(
         AttentionLayer(index=index, rotary=rotaries[kind], scaling=scaling, window=window if kind == SLIDING else None)
         for index, kind in enumerate(kinds)
+        if kind in (FULL, SLIDING)
     )
-    return Geometry(num_heads=shape.num_heads, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim, layers=layers)
+    if not layers:
+        raise UnsupportedModelError("config.json has no attention layer: there is nothing that could find an event")
+    return Geometry(
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        layers=layers,
+        recurrent=recurrent,
+    )

@@ -5,15 +5,12 @@ from typing import Any
 
 from v14.errors import UnsupportedModelError
 from v14.geometry import Geometry
-from v14.models.base import FULL, SLIDING, Adapter, assemble, heads, layer_types, required
+from v14.models.base import FULL, SLIDING, Adapter, assemble, every, heads, layer_types, required
 from v14.models.rope import rotary
 
 
 class Gemma3(Adapter):
     """`Gemma3ForCausalLM`. The form with pictures (`Gemma3ForConditionalGeneration`) is refused by the registry."""
-
-    architecture = "Gemma3ForCausalLM"
-    config_class = "Gemma3TextConfig"
 
     def geometry(self, config: Mapping[str, Any]) -> Geometry:
         """See `Adapter.geometry`."""
@@ -23,7 +20,7 @@ class Gemma3(Adapter):
         shape = heads(config, head_dim=256)
         pattern = int(config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or 6)
         num_layers = int(required(config, "num_hidden_layers"))
-        kinds = layer_types(config, default=[SLIDING if (i + 1) % pattern else FULL for i in range(num_layers)])
+        kinds = layer_types(config, default=every(pattern, num_layers, this=FULL, others=SLIDING))
         rotaries = {kind: rotary(_parameters(config, kind), shape.head_dim) for kind in (FULL, SLIDING)}
         scaling = float(config.get("query_pre_attn_scalar", 256)) ** -0.5
         return assemble(shape, kinds, rotaries, config.get("sliding_window", 4096), scaling)
@@ -39,3 +36,6 @@ def _parameters(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
         parameters.setdefault("rope_theta", config.get("rope_local_base_freq", 10_000.0))
     parameters.setdefault("max_position_embeddings", config.get("max_position_embeddings"))
     return parameters
+
+
+FAMILY = (Gemma3(architecture="Gemma3ForCausalLM", config_class="Gemma3TextConfig"),)

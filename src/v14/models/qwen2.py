@@ -1,6 +1,7 @@
 """Qwen2 and Qwen2.5: full attention, and optionally a sliding window in the upper layers."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from v14.geometry import Geometry
@@ -8,13 +9,14 @@ from v14.models.base import FULL, SLIDING, Adapter, assemble, heads, layer_types
 from v14.models.rope import rope_parameters, rotary
 
 
+@dataclass(frozen=True, kw_only=True)
 class Qwen2(Adapter):
-    """`Qwen2ForCausalLM`."""
+    """`Qwen2ForCausalLM`.
 
-    architecture = "Qwen2ForCausalLM"
-    config_class = "Qwen2Config"
+    `head_dim` is the head dimension where the config names none; None: hidden size by heads.
+    """
+
     head_dim: int | None = None
-    """Head dimension where the config names none; None: hidden size by heads."""
 
     def geometry(self, config: Mapping[str, Any]) -> Geometry:
         """See `Adapter.geometry`."""
@@ -26,3 +28,6 @@ class Qwen2(Adapter):
         turn = rotary(rope_parameters(config, default_theta=10_000.0), shape.head_dim)
         kinds = layer_types(config, default=default)
         return assemble(shape, kinds, {FULL: turn, SLIDING: turn}, window, shape.head_dim**-0.5)
+
+
+FAMILY = (Qwen2(architecture="Qwen2ForCausalLM", config_class="Qwen2Config"),)

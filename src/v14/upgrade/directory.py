@@ -48,24 +48,40 @@ def write(
     ]
     for file in [*weights, *others]:
         _link(file, room / file.name, link)
-    family = adapter.base_name.partition("For")[0]
+    write_code(room, adapter)
+    data = {**v14_config(config, adapter), CONFIG_KEY: profile.options.model_dump()}
+    (room / "config.json").write_text(json.dumps(data, indent=2) + "\n")
+    profile.save(room)
+
+
+def v14_config(config: Mapping[str, Any], adapter: Adapter) -> dict[str, Any]:
+    """A checkpoint's `config.json` under its V14 name: its structure and `model_type` stay, `auto_map` names the code.
+
+    A class that takes pictures stands under the two names that Transformers has for such models: as what it is, and as
+    the language model that the memory uses.
+    """
+    model = f"modeling_v14.{adapter.v14_name}"
+    auto_map = {"AutoConfig": f"configuration_v14.{_config_name(adapter)}", "AutoModelForCausalLM": model}
+    if adapter.takes_pictures:
+        auto_map["AutoModelForImageTextToText"] = model
+    return {**config, "architectures": [adapter.v14_name], "auto_map": auto_map}
+
+
+def write_code(room: Path, adapter: Adapter) -> None:
+    """The two modules that `auto_map` names."""
     names = {
-        "base_name": adapter.base_name,
+        "architecture": adapter.architecture,
         "v14_name": adapter.v14_name,
         "config_class": adapter.config_class,
-        "config_name": f"{family}V14Config",
+        "config_name": _config_name(adapter),
     }
     for module in ("configuration_v14.py", "modeling_v14.py"):
         template = files("v14.upgrade").joinpath("templates", f"{module}.txt").read_text()
         (room / module).write_text(template.format(**names))
-    auto_map = {
-        "AutoConfig": f"configuration_v14.{names['config_name']}",
-        "AutoModelForCausalLM": f"modeling_v14.{adapter.v14_name}",
-    }
-    data = {**config, "architectures": [adapter.v14_name], "auto_map": auto_map}
-    data[CONFIG_KEY] = profile.options.model_dump()
-    (room / "config.json").write_text(json.dumps(data, indent=2) + "\n")
-    profile.save(room)
+
+
+def _config_name(adapter: Adapter) -> str:
+    return f"{adapter.v14_name.partition('For')[0]}Config"
 
 
 def _link(source: Path, target: Path, link: Link) -> None:

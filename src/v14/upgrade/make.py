@@ -79,7 +79,7 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
             "num_layers": len(geometry.layers),
         }
         profile = Profile(
-            base_architecture=adapter.base_name,
+            base_architecture=adapter.architecture,
             weights_id=weights,
             geometry=geometry,
             turns=turns,
