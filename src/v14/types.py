@@ -133,7 +133,8 @@ class Trace:
             )
         if self.keys.dtype != self.values.dtype or not self.keys.is_floating_point():
             raise ValueError(f"keys ({self.keys.dtype}) and values ({self.values.dtype}) must share a floating dtype")
-        if self.keys.device.type != "cpu" or self.values.device.type != "cpu":
+        engram = {} if self.engram is None else self.engram.tensors()
+        if any(tensor.device.type != "cpu" for tensor in (self.keys, self.values, *engram.values())):
             raise ValueError("a trace lives on the CPU; copy it off the device first")
 
     @property

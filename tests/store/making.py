@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from v14.types import Event, Trace
+from v14.types import Engram, Event, Trace
 
 WEIGHTS = "sha256:" + "0123456789abcdef" * 4
 
@@ -20,7 +20,7 @@ def noise(rng: random.Random, shape: tuple[int, ...], dtype: torch.dtype) -> tor
 
 
 def made(number: int, namespace: str = "home", *, large: bool = False) -> tuple[Event, Trace]:
-    """The event of a number (its first token) and its trace; a large one has up to 128 KiB."""
+    """The event of a number (its first token) and its trace; a large one has up to 128 KiB, every fourth an engram."""
     rng = random.Random(f"{namespace}/{number}/{large}")
     num_tokens = rng.randint(2, 8)
     heads, dim = (8, 512 // num_tokens) if large else (rng.randint(1, 3), rng.choice((1, 4, 5)))
@@ -38,7 +38,23 @@ def made(number: int, namespace: str = "home", *, large: bool = False) -> tuple[
     )
     shape = (4, num_tokens, heads, dim)
     dtype = rng.choice(DTYPES)
-    return event, Trace(keys=noise(rng, shape, dtype), values=noise(rng, shape, dtype))
+    keys, values = noise(rng, shape, dtype), noise(rng, shape, dtype)
+    return event, Trace(keys=keys, values=values, engram=made_engram(rng) if number % 4 == 3 else None)
+
+
+def made_engram(rng: random.Random) -> Engram:
+    """Any bits at all, and any ranks, 0 among them."""
+    layers, heads, key_dim, value_dim = 2, rng.randint(0, 3), rng.randint(0, 4), rng.randint(0, 4)
+    erase_rank, write_rank, num_inputs = rng.randint(0, 3), rng.randint(0, 3), rng.randint(0, 3)
+    dtype = rng.choice(DTYPES)
+    return Engram(
+        decay=noise(rng, (layers, heads), torch.float32),
+        erase_left=noise(rng, (layers, heads, key_dim, erase_rank), dtype),
+        erase_right=noise(rng, (layers, heads, key_dim, erase_rank), dtype),
+        write_values=noise(rng, (layers, heads, value_dim, write_rank), dtype),
+        write_keys=noise(rng, (layers, heads, key_dim, write_rank), dtype),
+        tail=noise(rng, (layers, 5, num_inputs), rng.choice(DTYPES)),
+    )
 
 
 def again(event: Event) -> tuple[Event, Trace]:
@@ -58,4 +74,11 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 
 def same_trace(left: Trace, right: Trace) -> bool:
-    return same_bits(left.keys, right.keys) and same_bits(left.values, right.values)
+    return same_bits(left.keys, right.keys) and same_bits(left.values, right.values) and same_engram(left, right)
+
+
+def same_engram(left: Trace, right: Trace) -> bool:
+    if left.engram is None or right.engram is None:
+        return left.engram is right.engram
+    fields = right.engram.tensors()
+    return all(same_bits(tensor, fields[name]) for name, tensor in left.engram.tensors().items())

@@ -75,7 +75,8 @@ def test_catalog_that_cannot_be_written(opened: Opener, monkeypatch: pytest.Monk
     assert store.flush(10)
     time.sleep(0.1)
     assert readable(store, range(2))
-    assert [path.name for path in Layout(root=store.path).segments.iterdir()] == ["0000000001.safetensors"]
+    segments = Layout(root=store.path).segments
+    wait_until(lambda: [path.name for path in segments.iterdir()] == ["0000000001.safetensors"])  # between two tries
     store._catalog._writer.execute("PRAGMA query_only = OFF")
     wait_until(lambda: store.stats().num_pending == 0)
     assert readable(store, range(2))

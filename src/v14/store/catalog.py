@@ -13,8 +13,6 @@ from v14.store.layout import HOME_VARIABLE
 from v14.store.pending import Key, Renewal
 from v14.store.row import Row
 
-CATALOG_VERSION = 1
-
 SCHEMA = """
 CREATE TABLE store (version INTEGER NOT NULL, weights_id TEXT NOT NULL);
 CREATE TABLE events (
@@ -27,7 +25,12 @@ CREATE TABLE events (
 CREATE INDEX events_counted ON events (namespace, corrupt, num_tokens, id);
 CREATE INDEX events_segment ON events (segment);
 """
+"""Format 1, which every catalog begins with."""
 
+MIGRATIONS = ("ALTER TABLE events ADD COLUMN engram TEXT NOT NULL DEFAULT ''",)
+"""Statement i leads from format i + 1 to the next. None is ever changed or taken out."""
+
+CATALOG_VERSION = 1 + len(MIGRATIONS)
 
 COLUMNS = ", ".join(field.name for field in fields(Row))
 
@@ -50,11 +53,8 @@ class Catalog:
     def _prepare(self, weights_id: str, fsync: bool) -> None:
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
         (num_tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if num_tables and version != CATALOG_VERSION:
-            raise StoreVersionError(
-                f"{self._path} has format {version}, this package reads {CATALOG_VERSION}. "
-                f"Use the package version that wrote it, or set {HOME_VARIABLE} to another directory."
-            )
+        if num_tables:
+            check_version(self._path, version)
         (mode,) = self._writer.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreError(f"{self._path}: this file system has no WAL mode; set {HOME_VARIABLE} to a local disk")
@@ -62,17 +62,23 @@ class Catalog:
         self._writer.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'OFF'}")
         self._reader.execute("PRAGMA query_only = ON")
         if not num_tables:
+            version = 1
             with self._transaction():
                 for statement in filter(str.strip, SCHEMA.split(";")):
                     self._writer.execute(statement)
-                self._writer.execute("INSERT INTO store VALUES (?, ?)", (CATALOG_VERSION, weights_id))
-                self._writer.execute(f"PRAGMA user_version = {CATALOG_VERSION}")
+                self._writer.execute("INSERT INTO store VALUES (?, ?)", (version, weights_id))
+                self._writer.execute(f"PRAGMA user_version = {version}")
         stated = self._writer.execute("SELECT version, weights_id FROM store").fetchall()
-        if stated != [(CATALOG_VERSION, weights_id)]:
+        if stated != [(version, weights_id)]:
             raise StoreVersionError(
-                f"{self._path} says format and weights {stated}, expected {CATALOG_VERSION} and {weights_id}. "
+                f"{self._path} says format and weights {stated}, expected {version} and {weights_id}. "
                 f"Put the store back under its own name, or set {HOME_VARIABLE} to another directory."
             )
+        for number, statement in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
+            with self._transaction():
+                self._writer.execute(statement)
+                self._writer.execute("UPDATE store SET version = ?", (number,))
+                self._writer.execute(f"PRAGMA user_version = {number}")
 
     def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
         """The row of an event, or None; of one set aside only where `corrupt`."""
@@ -174,6 +180,15 @@ class Catalog:
             raise StoreError(
                 f"{self._path}: {error}. Check the disk, or set {HOME_VARIABLE} to another directory."
             ) from error
+
+
+def check_version(path: Path, version: int) -> None:
+    """Raise `StoreVersionError` for a catalog of a format that this package does not know."""
+    if not 1 <= version <= CATALOG_VERSION:
+        raise StoreVersionError(
+            f"{path} has format {version}, this package reads 1 to {CATALOG_VERSION}. "
+            f"Use the package version that wrote it, or set {HOME_VARIABLE} to another directory."
+        )
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -17,7 +17,7 @@ from v14.store.contract import StoreStats
 from v14.store.layout import HOME_VARIABLE, Layout, segment_name, segment_number
 from v14.store.pending import Batch, Key, Renewal, Waiting
 from v14.store.row import Row
-from v14.store.segments import Spec, dtype_name, read_keys, read_trace, write_segment
+from v14.store.segments import Spec, check_dtypes, read_keys, read_trace, write_segment
 from v14.store.writer import Writer
 from v14.types import Event, Trace
 
@@ -294,7 +294,7 @@ def _renewed(event: Event, renewal: Renewal | None) -> Event:
 
 def _check(event: Event, trace: Trace) -> None:
     """Refuse what could never be committed, before it is queued. Raises `ValueError`."""
-    dtype_name(trace)
+    check_dtypes(trace)
     if trace.num_tokens != event.num_tokens:
         raise ValueError(f"event {event.id} has {event.num_tokens} tokens, its trace {trace.num_tokens}")
     if not math.isfinite(event.said_at):

@@ -2,10 +2,11 @@
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from v14.store.pending import Key
-from v14.store.segments import Spec
+from v14.store.segments import Part, Spec
 from v14.types import Event
 
 
@@ -13,7 +14,8 @@ from v14.types import Event
 class Row:
     """Fields are the columns of the table `events`, in order.
 
-    `token_ids` are little-endian int64, `shape` is JSON, times are Unix seconds (`recalled_at` 0.0: never).
+    `token_ids` are little-endian int64, `shape` and `engram` are JSON (see `_engram_json`; `engram` is empty where none
+    was kept), times are Unix seconds (`recalled_at` 0.0: never).
     """
 
     namespace: str
@@ -32,6 +34,7 @@ class Row:
     stored_at: float
     recalled_at: float = 0.0
     corrupt: int = 0
+    engram: str = ""
 
     @classmethod
     def of(cls, event: Event, spec: Spec, segment: str, *, stored_at: float, recalled_at: float) -> "Row":
@@ -52,6 +55,7 @@ class Row:
             digests=spec.digests,
             stored_at=stored_at,
             recalled_at=recalled_at,
+            engram=_engram_json(spec.engram),
         )
 
     @property
@@ -62,7 +66,12 @@ class Row:
     @property
     def spec(self) -> Spec:
         """What the trace must be."""
-        return Spec(dtype=self.dtype, shape=tuple(json.loads(self.shape)), digests=self.digests)
+        return Spec(
+            dtype=self.dtype,
+            shape=tuple(json.loads(self.shape)),
+            digests=self.digests,
+            engram=_engram_parts(self.engram),
+        )
 
     def event(self) -> Event:
         """The event; its id is derived again, and a row that does not match its id raises `ValueError`."""
@@ -78,3 +87,20 @@ class Row:
             closing_len=self.closing_len,
             id=self.id,
         )
+
+
+def _engram_json(parts: Mapping[str, Part] | None) -> str:
+    """Field name to [dtype, shape, digest in hexadecimal]."""
+    if parts is None:
+        return ""
+    return json.dumps({name: [part.dtype, part.shape, part.digest.hex()] for name, part in parts.items()})
+
+
+def _engram_parts(text: str) -> Mapping[str, Part] | None:
+    """The inverse of `_engram_json`."""
+    if not text:
+        return None
+    return {
+        name: Part(dtype=dtype, shape=tuple(shape), digest=bytes.fromhex(digest))
+        for name, (dtype, shape, digest) in json.loads(text).items()
+    }

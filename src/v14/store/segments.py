@@ -1,7 +1,8 @@
 """Segments: safetensors files, each written whole by one commit and never changed.
 
-Tensors of an event are `<namespace>/<event id>.k` and `.v`, each `[L, T, H, D]` (letters in `v14.types`). The
-file's metadata has one key, `v14`, so that equal traces make equal bytes: format version and weights id, as JSON.
+Tensors of an event are `<namespace>/<event id>.k` and `.v`, each `[L, T, H, D]` (letters in `v14.types`), and where its
+trace has an engram, `.e.<field>` for each field of that. The file's metadata has one key, `v14`, so that equal traces
+make equal bytes: format version and weights id, as JSON.
 """
 
 import contextlib
@@ -21,47 +22,70 @@ from safetensors.torch import save_file
 
 from v14.errors import StoreError, StoreVersionError, TraceCorruptError
 from v14.store.layout import TEMPORARY_SUFFIX, sync_directory
-from v14.types import Trace
+from v14.types import Engram, Trace
 
 SEGMENT_VERSION = 1
 METADATA_KEY = "v14"
 DIGEST_BYTES = 8
-"""Of SHA-256, for each layer's keys and each layer's values: against decay, not against a forger."""
+"""Of SHA-256, for each layer's keys, each layer's values, each engram field: against decay, not against a forger."""
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """What the catalog knows about one tensor of an engram: dtype name, shape, digest."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    digest: bytes
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "Part":
+        """Raises `ValueError` for a dtype that segments do not hold."""
+        return cls(dtype=_dtype_name(tensor), shape=tuple(tensor.shape), digest=_digest(tensor))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What the catalog knows about a trace: dtype name, shape `(L, T, H, D)`, digests of keys then values by layer."""
+    """What the catalog knows about a trace: dtype name, shape `(L, T, H, D)`, digests of keys then values by layer.
+
+    `engram` has the parts by field name, and is None where the trace has no engram.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     digests: bytes
+    engram: Mapping[str, Part] | None = None
 
     @classmethod
     def of(cls, trace: Trace) -> "Spec":
         """The spec of a trace. Raises `ValueError` for a dtype that segments do not hold."""
-        dtype = dtype_name(trace)
         digests = b"".join(_digest(layer) for tensor in (trace.keys, trace.values) for layer in tensor)
-        return cls(dtype=dtype, shape=tuple(trace.keys.shape), digests=digests)
+        parts = None
+        if trace.engram is not None:
+            parts = {name: Part.of(tensor) for name, tensor in trace.engram.tensors().items()}
+        return cls(dtype=_dtype_name(trace.keys), shape=tuple(trace.keys.shape), digests=digests, engram=parts)
 
     def check(self, layer: torch.Tensor, place: int) -> bool:
         """Whether a layer's keys (place = slot) or values (place = L + slot), `[T, H, D]`, are what was stored."""
         return _digest(layer) == self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
 
 
-def dtype_name(trace: Trace) -> str:
-    """The catalog's word for a trace's dtype. Raises `ValueError` for one that segments do not hold."""
-    name = str(trace.keys.dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise ValueError(f"a trace of dtype {name} cannot be stored; {', '.join(DTYPES)} can")
-    return name
+def check_dtypes(trace: Trace) -> None:
+    """Raise `ValueError` where a trace has a dtype that segments do not hold."""
+    for tensor in (trace.keys, *(trace.engram.tensors().values() if trace.engram else ())):
+        _dtype_name(tensor)
 
 
 def tensor_names(namespace: str, event_id: str) -> tuple[str, str]:
     """Names of an event's keys and values; an id holds no `/`, so no two namespaces share one."""
     return f"{namespace}/{event_id}.k", f"{namespace}/{event_id}.v"
+
+
+def engram_name(namespace: str, event_id: str, field: str) -> str:
+    """Name of one field of an event's engram."""
+    return f"{namespace}/{event_id}.e.{field}"
 
 
 def write_segment(path: Path, traces: Mapping[tuple[str, str], Trace], weights_id: str, *, fsync: bool = True) -> int:
@@ -71,8 +95,8 @@ def write_segment(path: Path, traces: Mapping[tuple[str, str], Trace], weights_i
     """
     tensors: dict[str, torch.Tensor] = {}
     storages: set[int] = set()
-    for (namespace, event_id), trace in traces.items():
-        for name, tensor in zip(tensor_names(namespace, event_id), (trace.keys, trace.values), strict=True):
+    for key, trace in traces.items():
+        for name, tensor in _named(key, trace):
             # safetensors refuses tensors that share memory
             shared = tensor.untyped_storage().data_ptr() in storages
             tensors[name] = tensor.contiguous().clone() if shared else tensor.contiguous()
@@ -99,7 +123,9 @@ def read_trace(path: Path, key: tuple[str, str], spec: Spec, weights_id: str) ->
     slots = range(spec.shape[0])
     with _opened(path, weights_id) as file:
         keys, values = (_layers(file, path, name, spec, slots, half) for half, name in enumerate(tensor_names(*key)))
-    return Trace(keys=keys, values=values)
+        parts = {} if spec.engram is None else spec.engram
+        fields = {field: _whole(file, path, engram_name(*key, field), part) for field, part in parts.items()}
+    return Trace(keys=keys, values=values, engram=Engram(**fields) if fields else None)
 
 
 def read_keys(path: Path, key: tuple[str, str], spec: Spec, weights_id: str, slots: Sequence[int]) -> torch.Tensor:
@@ -119,6 +145,33 @@ def _layers(file: Any, path: Path, name: str, spec: Spec, slots: Sequence[int], 
         if layer.dtype != out.dtype or not spec.check(out[row].copy_(layer), half * spec.shape[0] + slot):
             raise TraceCorruptError(f"{path}: {name}, layer {slot}, is not what was stored")
     return out
+
+
+def _whole(file: Any, path: Path, name: str, part: Part) -> torch.Tensor:
+    """One tensor, copied off the mapped file and checked."""
+    stored = file.get_tensor(name)
+    if str(stored.dtype) != f"torch.{part.dtype}" or tuple(stored.shape) != part.shape:
+        raise TraceCorruptError(f"{path}: {name} is {stored.dtype} {list(stored.shape)}, the catalog says {part}")
+    out = torch.empty(part.shape, dtype=stored.dtype).copy_(stored)
+    if _digest(out) != part.digest:
+        raise TraceCorruptError(f"{path}: {name} is not what was stored")
+    return out
+
+
+def _named(key: tuple[str, str], trace: Trace) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a trace under their names."""
+    yield from zip(tensor_names(*key), (trace.keys, trace.values), strict=True)
+    if trace.engram is not None:
+        for field, tensor in trace.engram.tensors().items():
+            yield engram_name(*key, field), tensor
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    """The catalog's word for a dtype. Raises `ValueError` for one that segments do not hold."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise ValueError(f"a trace of dtype {name} cannot be stored; {', '.join(DTYPES)} can")
+    return name
 
 
 @contextlib.contextmanager

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from v14.errors import StoreError, StoreVersionError
-from v14.store.catalog import CATALOG_VERSION
-from v14.store.layout import HOME_VARIABLE, Layout
+from v14.errors import StoreError
+from v14.store.catalog import check_version
+from v14.store.layout import Layout
 
 COUNTS = "SELECT namespace, count(*), sum(num_tokens) FROM events WHERE corrupt = 0 GROUP BY namespace"
 """Namespace, events, tokens."""
@@ -120,11 +120,7 @@ def _reading(layout: Layout) -> Iterator[tuple[sqlite3.Connection, str]]:
         with contextlib.closing(reader):
             reader.execute("BEGIN")
             (version,) = reader.execute("PRAGMA user_version").fetchone()
-            if version != CATALOG_VERSION:
-                raise StoreVersionError(
-                    f"{layout.catalog} has format {version}, this package reads {CATALOG_VERSION}. "
-                    f"Use the package version that wrote it, or set {HOME_VARIABLE} to another directory."
-                )
+            check_version(layout.catalog, version)
             (weights_id,) = reader.execute("SELECT weights_id FROM store").fetchone()
             yield reader, weights_id
     except sqlite3.Error as error:
