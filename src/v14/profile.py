@@ -16,7 +16,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from v14.config import CONFIG_KEY, Options
-from v14.errors import DirectoryError
+from v14.errors import DirectoryError, OptionError
 from v14.events.turns import TurnFormat
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
@@ -62,6 +62,7 @@ class Profile:
                 "heads": [list(head) for head in self.voters.heads],
                 "weights": list(self.voters.weights),
                 "calibration": self.voters.calibration,
+                "sinks": list(self.voters.sinks),
             },
             "measured": dict(self.measured),
         }
@@ -88,14 +89,22 @@ class Profile:
             weights=tuple(data["voters"]["weights"]),
             calibration=data["voters"]["calibration"],
             null=Cue(queries=tensors["queries"], context_lse=tensors["context_lse"]),
+            sinks=tuple(data["voters"].get("sinks", ())),
         )
+        geometry = Geometry.from_json(data["geometry"])
+        options = Options.parse(config[CONFIG_KEY], str(directory / "config.json"))
+        if not geometry.placeable and options.reinstate != "reread":
+            raise OptionError(
+                f"{directory / 'config.json'}, key {CONFIG_KEY!r}: reinstate {options.reinstate!r} cannot work: "
+                f"events of {data['base_architecture']} can only be read again; write 'reread'"
+            )
         return cls(
             base_architecture=data["base_architecture"],
             weights_id=data["weights_id"],
-            geometry=Geometry.from_json(data["geometry"]),
+            geometry=geometry,
             turns=TurnFormat.from_json(data["turns"]),
             sentence_ends=frozenset(data["sentence_ends"]),
             voters=voters,
-            options=Options.parse(config[CONFIG_KEY], str(directory / "config.json")),
+            options=options,
             measured=data["measured"],
         )

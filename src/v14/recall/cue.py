@@ -25,7 +25,7 @@ def build_cue(
     queries: `[V, Q, D]`, the voters' queries of consecutive tokens from absolute position `first_query` on; keys:
     `[U, P, D]`, the prompt's own keys at the voters' KV heads (`Voters.key_heads`) from absolute position `first_key`
     on. Both as the rotary embedding left them. `start` is the absolute position of the new part's first token; it
-    becomes position 0. Every query must find at least itself among the keys.
+    becomes position 0. Every query must find at least itself among the keys. A voter's sink counts as one more key.
     """
     num_queries, num_keys = queries.shape[1], keys.shape[1]
     if queries.shape[0] != len(voters.heads) or keys.shape[0] != len(voters.key_heads(geometry)):
@@ -43,7 +43,10 @@ def build_cue(
         if layer.window is not None:
             hidden = hidden | (distance >= layer.window)
         scores = (query @ keys[row].float().T) * layer.scaling
-        context_lse.append(scores.masked_fill(hidden, -torch.inf).logsumexp(-1))
+        offered = scores.masked_fill(hidden, -torch.inf).logsumexp(-1)
+        if voters.sinks:
+            offered = torch.logaddexp(offered, torch.tensor(voters.sinks[voter], device=offered.device))
+        context_lse.append(offered)
         moved.append(rotate(query, layer.rotary, -start))
     return Cue(queries=torch.stack(moved), context_lse=torch.stack(context_lse))
 

@@ -14,13 +14,15 @@ class Voters:
     """`heads` are (model layer index, query head), by layer. `null` is the cue of a content-free prompt.
 
     `weights` multiply each head's calibrated share; `calibration` says how the null cue's share is removed
-    (`v14.recall.votes`).
+    (`v14.recall.votes`). `sinks` are the heads' learned sink scores, which take part of the attention of every query
+    and belong to no token (GPT-OSS); empty for a model that has none.
     """
 
     heads: tuple[tuple[int, int], ...]
     weights: tuple[float, ...]
     calibration: str
     null: Cue
+    sinks: tuple[float, ...] = ()
 
     @property
     def layers(self) -> tuple[int, ...]:

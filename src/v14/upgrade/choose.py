@@ -196,6 +196,7 @@ def _voters(measurement: Measurement, fit: Fit, unit: float, calibration: str) -
             queries=measurement.null.queries[fit.heads].clone(),
             context_lse=measurement.null.context_lse[fit.heads].clone(),
         ),
+        sinks=tuple(measurement.sinks[place] for place in places) if measurement.sinks else (),
     )
 
 

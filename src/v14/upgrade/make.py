@@ -11,10 +11,12 @@ from v14.config import CONFIG_KEY, Options
 from v14.errors import UnsupportedModelError, UpgradeError, V14Error
 from v14.events.cut import Cutter
 from v14.models import adapter_for
+from v14.models.base import text_config
 from v14.profile import Profile
 from v14.upgrade.calibration import build
 from v14.upgrade.choose import choose
 from v14.upgrade.directory import Link, whole_or_nothing, write
+from v14.upgrade.installed import check_transformers, sglang_line
 from v14.upgrade.limits import MAX_EVENTS, choose_limits
 from v14.upgrade.measure import LAYER_SHARE, measure
 from v14.upgrade.reading import Reader, calm_threads, quiet_transformers
@@ -24,6 +26,14 @@ from v14.upgrade.turns import turn_format
 from v14.upgrade.weights import weights_id
 
 SEED = 14
+
+UNPACKED = ("mxfp4",)
+"""Quantisations that Transformers computes with on a CPU, unpacked (GPT-OSS is released in no other form)."""
+
+REREAD_LINE = (
+    "events of this model are read again (reinstate: reread): what its layers keep beside keys, values and states "
+    "cannot be placed"
+)
 
 
 def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | None = None) -> Profile:
@@ -35,6 +45,7 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
     report = report or Report()
     config = _config(src)
     adapter = adapter_for(config)
+    check_transformers(adapter)
     geometry = adapter.geometry(config)
     weights = weights_id(src)
     if out.exists() or out.is_symlink():
@@ -90,6 +101,7 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
                     "recall_floor": choice.floor,
                     "recall_ratio": limits.ratio,
                     "recall_max_events": MAX_EVENTS,
+                    "reinstate": defaults.reinstate if geometry.placeable else "reread",
                 }
             ),
             measured=measured,
@@ -97,6 +109,9 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
         write(room, src, config, adapter, profile, link)
     for line in separation_lines(measured, choice.floor, limits.ratio):
         report.say(line)
+    for remark in (sglang_line(adapter), None if geometry.placeable else REREAD_LINE):
+        if remark:
+            report.say(remark)
     report.say(f"{out} is ready")
     return profile
 
@@ -109,8 +124,11 @@ def _config(src: Path) -> dict[str, Any]:
         raise UpgradeError(f"{src} is no checkpoint directory: config.json cannot be read ({error})") from error
     if CONFIG_KEY in config:
         raise UpgradeError(f"{src} is a V14 directory already; give the checkpoint that it was made from")
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "unknown")
+    packed = config.get("quantization_config") or text_config(config).get("quantization_config")
+    if (src / "hf_quant_config.json").exists():
+        packed = packed or {"quant_method": "modelopt"}
+    if packed and packed.get("quant_method") not in UNPACKED:
+        method = packed.get("quant_method", "unknown")
         raise UnsupportedModelError(f"{src}: quantised weights ({method}) are not supported; use the bf16 checkpoint")
     return config
 

@@ -1,7 +1,7 @@
 """Measuring every candidate head on the calibration set: its share of attention for each question and event."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ needs no more than these layers can stop there."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
-    """Shares of N events for M questions at V candidate heads.
+    """Shares of N events for M questions at V candidate heads; `sinks` as in `Voters`.
 
     shares: `[M, N, V]` fp32; null_shares: `[N, V]`; facts: `[N]` int64, the fact an event states, -1 for none; `asked`
     `[M]` int64, the fact a question should recall, -1 for none; allowed: `[M, N]` bool, False where an event stands in
@@ -32,6 +32,7 @@ class Measurement:
     """
 
     heads: tuple[tuple[int, int], ...]
+    sinks: tuple[float, ...]
     null: Cue
     events: tuple[Event, ...]
     questions: tuple[Question, ...]
@@ -57,7 +58,9 @@ def measure(
     """Read every chat and question once; `advance` is called after each."""
     heads = tuple((layer.index, head) for layer in geometry.layers[:num_layers] for head in range(geometry.num_heads))
     nobody = Cue(queries=torch.zeros(len(heads), 1, geometry.head_dim), context_lse=torch.zeros(len(heads), 1))
-    everyone = Voters(heads=heads, weights=(1.0,) * len(heads), calibration="subtract", null=nobody)
+    everyone = Voters(
+        heads=heads, weights=(1.0,) * len(heads), calibration="subtract", null=nobody, sinks=reader.sinks(heads)
+    )
 
     def cue_of(text: str) -> Cue:
         ids = prompt_ids(tokenizer, text)
@@ -65,7 +68,7 @@ def measure(
 
     null = cue_of(texts.null)
     advance()
-    everyone = Voters(heads=heads, weights=everyone.weights, calibration="subtract", null=null)
+    everyone = replace(everyone, null=null)
     index = Index(geometry, everyone)
     events: dict[str, Event] = {}
     facts: dict[str, int] = {}
@@ -85,6 +88,7 @@ def measure(
         advance()
     return Measurement(
         heads=heads,
+        sinks=everyone.sinks,
         null=null,
         events=tuple(events[id] for id in order),
         questions=texts.questions,

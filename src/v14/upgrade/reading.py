@@ -1,26 +1,33 @@
 """Reading calibration texts with the real model: events' keys and questions' cues at every candidate head.
 
 Transformers runs the model; queries and keys are taken where they leave the rotary embedding, in an attention function
-that otherwise calls the library's own. Events are cut and cues built by the very code that engines use.
+that otherwise calls the library's own. Events are cut and cues built by the very code that engines use. Of a model that
+takes pictures, only the language model reads.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+import transformers
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, Mxfp4Config
+from transformers.masking_utils import eager_mask, sdpa_mask
 
+from v14.engines.transformers.attention import attention_forward, eager_forward, wrapped
 from v14.geometry import Geometry
 from v14.recall.cue import build_cue, gather
 from v14.recall.voters import Voters
 from v14.types import Cue
 
-ATTENTION = "v14_calibration"
+ATTENTION = {"sdpa": "v14_calibration", "eager": "v14_calibration_eager"}
+"""By the library's implementation, the name of the one that takes queries and keys and then calls it."""
+
+PER_LAYER = ("layer_types", "layers_block_type")
+"""Keys of a configuration that hold one value for each layer."""
+
 FEW_CORES = 4
 
 _taken: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -28,19 +35,34 @@ _taken: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
 
 class Reader:
-    """The first `num_layers` layers of a checkpoint, in fp32 on the CPU."""
+    """A checkpoint up to its `num_layers`-th attention layer, in fp32 on the CPU."""
 
     def __init__(self, checkpoint: Path, geometry: Geometry, num_layers: int) -> None:
-        AttentionInterface.register(ATTENTION, _attend)
-        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-        config = AutoConfig.from_pretrained(checkpoint)
-        config.num_hidden_layers = num_layers
-        if getattr(config, "layer_types", None):
-            config.layer_types = config.layer_types[:num_layers]
+        AttentionInterface.register(ATTENTION["sdpa"], _taking(attention_forward))
+        AttentionMaskInterface.register(ATTENTION["sdpa"], sdpa_mask)
+        AttentionInterface.register(ATTENTION["eager"], _taking(eager_forward))
+        AttentionMaskInterface.register(ATTENTION["eager"], eager_mask)
+        config = AutoConfig.from_pretrained(checkpoint, local_files_only=True)
+        model_class = getattr(transformers, config.architectures[0])
+        packed = getattr(config, "quantization_config", None) is not None
+        shorten(config.get_text_config(), geometry.layers[num_layers - 1].index + 1)
+        model = model_class.from_pretrained(
+            checkpoint,
+            config=config,
+            dtype=torch.float32,
+            attn_implementation=ATTENTION[wrapped(model_class)],
+            local_files_only=True,
+            # The only packed weights that get here (`make.UNPACKED`); on a CPU they are computed with unpacked.
+            **({"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}),
+        )
         self._geometry = geometry
-        self._model = AutoModel.from_pretrained(
-            checkpoint, config=config, dtype=torch.float32, attn_implementation=ATTENTION, local_files_only=True
-        ).eval()
+        # Twice: what stands behind a picture tower may be a whole language model with a head of its own.
+        self._model = model.get_decoder().get_decoder().float().eval()
+
+    def sinks(self, heads: Sequence[tuple[int, int]]) -> tuple[float, ...]:
+        """The learned sink score of each (layer, head); empty for a model that has none."""
+        found = {m.layer_idx: m.sinks for m in self._model.modules() if getattr(m, "sinks", None) is not None}
+        return tuple(float(found[layer][head]) for layer, head in heads) if found else ()
 
     def read(self, token_ids: Sequence[int]) -> tuple[Mapping[int, torch.Tensor], Mapping[int, torch.Tensor]]:
         """Queries `[T, num_heads, D]` and keys `[T, num_kv_heads, D]` by layer index, positions from 0 on."""
@@ -62,9 +84,24 @@ class Reader:
         )
 
 
-def _attend(module: Any, query: torch.Tensor, key: torch.Tensor, *args: Any, **options: Any) -> Any:
-    _taken[module.layer_idx] = (query[0].transpose(0, 1), key[0].transpose(0, 1))
-    return sdpa_attention_forward(module, query, key, *args, **options)
+def shorten(config: Any, num_layers: int) -> None:
+    """Cut a language model's configuration to its first layers, in every key that counts or names them."""
+    for key in PER_LAYER:
+        if getattr(config, key, None):
+            setattr(config, key, getattr(config, key)[:num_layers])
+    if getattr(config, "ple_layer_ids", None):
+        config.ple_layer_ids = [number for number in config.ple_layer_ids if number <= num_layers]
+    config.num_hidden_layers = num_layers
+
+
+def _taking(attend: Callable[..., Any]) -> Callable[..., Any]:
+    """`attend`, an attention function of the library's form, that leaves its queries and keys in `_taken`."""
+
+    def forward(module: Any, query: torch.Tensor, key: torch.Tensor, *args: Any, **options: Any) -> Any:
+        _taken[module.layer_idx] = (query[0].transpose(0, 1), key[0].transpose(0, 1))
+        return attend(module, query, key, *args, **options)
+
+    return forward
 
 
 @contextmanager
