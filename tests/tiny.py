@@ -198,6 +198,7 @@ def _write_what_released_configs_have(file: Path) -> None:
         letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
         text["hybrid_override_pattern"] = "".join(letters[kind] for kind in text.pop("layers_block_type"))
         text["num_hidden_layers"] = len(text["hybrid_override_pattern"])
+        text["mamba_n_groups"] = text["n_groups"]
     file.write_text(json.dumps(config, indent=2) + "\n")
 
 
