@@ -39,7 +39,7 @@ $(READY): cpu/requirements.txt cpu/requirements-dev.txt pyproject.toml
 	$(PIP) install -q --no-deps $(FROM_TORCH) $(TORCHVISION)
 	$(PIP) install -q --no-deps $(SGLANG)
 	$(PIP) install -q --no-deps -e .
-	@printf '%s\n' '$(CURDIR)/cpu' 'import torchvision_without_cuda' \
+	@printf '%s\n' '$(CURDIR)/cpu' 'import torchvision_without_cuda' 'import sglang_without_triton' \
 		> "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/v14_cpu.pth"
 	@touch $@
 

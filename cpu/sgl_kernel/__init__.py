@@ -1,13 +1,16 @@
 """Stand-in for the CPU build of sgl-kernel, which no package index carries.
 
-Every name can be imported. The one operator that SGLang's plain PyTorch path calls is written here; calling any
-other raises `NotImplementedError` naming it.
+Every name can be imported. What SGLang calls on a CPU for the models that are tested here is written in plain PyTorch
+(`operators.py`, `mamba.py`, and `state_space.py` for `sglang_without_triton.py`); calling anything else raises
+`NotImplementedError` naming it.
 """
 
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
+
+from sgl_kernel import operators as operators
 
 
 def assign_req_to_token_pool_cpu(
