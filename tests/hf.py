@@ -1,14 +1,17 @@
 """Opening tiny V14 directories in Transformers, with and without the memory."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import torch
 
 from tests.tiny import turns_of
+from v14.models.registry import base_architecture
 
 
 @contextmanager
@@ -27,9 +30,21 @@ def remembering(directory: Path, home: Path, **kwargs) -> Iterator:
 
 def native(directory: Path):
     """The same weights in the library's own class, without memory."""
-    from transformers import AutoModelForCausalLM
+    import transformers
 
-    return AutoModelForCausalLM.from_pretrained(directory).eval()
+    [architecture] = json.loads((directory / "config.json").read_text())["architectures"]
+    return getattr(transformers, base_architecture(architecture)).from_pretrained(directory).eval()
+
+
+@contextmanager
+def options(model, **changed) -> Iterator[None]:
+    """An opened model with other options for a while."""
+    before = model.v14.profile
+    model.v14.profile = replace(before, options=before.options.model_copy(update=changed))
+    try:
+        yield
+    finally:
+        model.v14.profile = before
 
 
 @torch.no_grad()

@@ -25,6 +25,7 @@ from v14.events.cut import UNWRITTEN_ROLES, Cutter
 from v14.profile import Profile
 from v14.recall.plan import make_plan
 from v14.recall.space import Space, Spaces
+from v14.reinstate.cost import CostBook, Way
 from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans
 from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
@@ -53,6 +54,7 @@ class Memory:
         self.switches = switches
         self.counters: Counter[str] = Counter()
         self.transcripts = Transcripts()
+        self.costs = CostBook()
         self.cutter = Cutter(
             turns=profile.turns, sentence_ends=profile.sentence_ends, event_tokens=profile.options.event_tokens
         )
@@ -101,6 +103,14 @@ class Memory:
         if self._spaces is None:
             raise StoreError(self.reason)
         return self._spaces.get(namespace)
+
+    def way(self, num_tokens: int) -> Way:
+        """How to bring back a span of `num_tokens`: as the options say, `auto` by what `costs` was told.
+
+        A model of which a trace is not all that an event leaves (`Geometry.placeable`) always reads again.
+        """
+        wanted = self.profile.options.reinstate if self.profile.geometry.placeable else "reread"
+        return self.costs.choose(num_tokens) if wanted == "auto" else wanted
 
     def engram(self, start: int, end: int, read_engram: ReadEngram | None) -> Engram | None:
         """The engram to keep of sequence positions [start, end): compressed to the options' rank, None for rank 0."""

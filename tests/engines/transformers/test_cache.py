@@ -1,28 +1,38 @@
+from functools import partial
+
 import pytest
 import torch
 from transformers import DynamicCache
 
 from tests.hf import native
-from tests.tiny import FAMILIES, geometry_of, tiny_checkpoint
+from tests.tiny import HYBRIDS, geometry_of, tiny_checkpoint
 from v14.engines.transformers.cache import MemoryCache
 from v14.types import Span
 
 CPU = torch.device("cpu")
+ROUNDING = 5e-5
+KINDS = ("llama", "gemma3", "mistral", "gpt_oss", "qwen3_5", "nemotron_h", "lfm2")
+"""Families whose caches differ."""
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def plain(request):
-    return native(tiny_checkpoint(request.param))
+@pytest.fixture(scope="module", params=KINDS)
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def plain(family):
+    return native(tiny_checkpoint(family))
+
+
+@pytest.fixture(scope="module")
+def geometry(family):
+    return geometry_of(tiny_checkpoint(family))
 
 
 @pytest.fixture
-def geometry(plain):
-    return geometry_of(tiny_checkpoint(plain.config.model_type.removesuffix("_text")))
-
-
-@pytest.fixture
-def cache(geometry):
-    return MemoryCache(geometry)
+def new_cache(geometry, plain):
+    return partial(MemoryCache, geometry, plain.config)
 
 
 @torch.no_grad()
@@ -35,14 +45,15 @@ def tokens(n, seed=0):
 
 
 @pytest.mark.parametrize("chunks", [[150], [1, 1, 60, 3, 85], [63, 64, 1, 22], [64, 86]], ids=str)
-def test_attention_sees_what_the_librarys_cache_shows(plain, cache, chunks):
-    theirs = DynamicCache(config=plain.config)
+def test_the_model_sees_what_the_librarys_cache_shows(plain, new_cache, chunks):
+    cache, theirs = new_cache(), DynamicCache(config=plain.config)
     for piece in tokens(sum(chunks)).split(chunks, dim=1):
         assert torch.equal(read(plain, piece, cache), read(plain, piece, theirs))
     assert cache.get_seq_length() == theirs.get_seq_length() == 150
 
 
-def test_every_layer_keeps_every_token(plain, cache, geometry):
+def test_every_attention_layer_keeps_every_token(plain, new_cache, geometry):
+    cache = new_cache()
     read(plain, tokens(150), cache)
     keys, values = cache.read(0, 150)
     assert keys.shape == (len(geometry.layers), 150, geometry.num_kv_heads, geometry.head_dim) == values.shape
@@ -53,24 +64,57 @@ def test_every_layer_keeps_every_token(plain, cache, geometry):
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 100, 149])
-def test_truncated_goes_on_as_if_nothing_had_followed(plain, cache, length):
-    read(plain, tokens(150), cache)
+def test_truncated_goes_on_as_if_nothing_had_followed(plain, new_cache, length):
+    cache, straight = new_cache(), new_cache()
+    if length:
+        read(plain, tokens(length), cache)
+        read(plain, tokens(length), straight)
+    cache.checkpoint()
+    read(plain, tokens(150, seed=2), cache)
+    read(plain, tokens(1, seed=3), cache)
     cache.truncate(length)
     assert cache.get_seq_length() == length
-    whole = torch.cat([tokens(150)[:, :length], tokens(9, seed=1)], dim=1)
-    alone = read(plain, whole, DynamicCache(config=plain.config))[:, length:]
-    torch.testing.assert_close(read(plain, tokens(9, seed=1), cache), alone, atol=1e-5, rtol=0)
+    for seed, n in [(4, 9), (5, 1)]:
+        assert torch.equal(read(plain, tokens(n, seed), cache), read(plain, tokens(n, seed), straight))
+
+
+def test_recurrent_states_go_back_only_to_checkpoints(family, plain, new_cache):
+    cache = new_cache()
+    read(plain, tokens(20), cache)
+    cache.checkpoint()
+    read(plain, tokens(20), cache)
+    if family not in HYBRIDS:
+        cache.truncate(30)
+        assert cache.get_seq_length() == 30
+        return
+    with pytest.raises(ValueError, match=r"no checkpoint at 30, only at \[20\]"):
+        cache.truncate(30)
+    assert cache.get_seq_length() == 40
+    cache.truncate(40)
+    cache.truncate(20)
+    assert cache.get_seq_length() == 20
 
 
 @pytest.mark.parametrize("head", [0, 5])
-def test_a_span_is_read_like_the_tokens_it_was_taken_from(plain, cache, geometry, head):
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt_oss"], indirect=True)
+def test_a_span_is_read_like_the_tokens_it_was_taken_from(plain, new_cache, geometry, head):
     whole = tokens(120)
-    told = MemoryCache(geometry)
+    told, cache = new_cache(), new_cache()
     expected = read(plain, whole, told)[:, 80:]
     keys, values = told.read(head, 80)
     if head:
         read(plain, whole[:, :head], cache)
     cache.append(Span(position=head, token_ids=(7,) * (80 - head), keys=keys, values=values), CPU, torch.float32)
-    torch.testing.assert_close(read(plain, whole[:, 80:], cache), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(read(plain, whole[:, 80:], cache), expected, atol=ROUNDING, rtol=0)
     with pytest.raises(ValueError, match="cannot stand at 120"):
         cache.append(Span(position=head, token_ids=(7,), keys=keys, values=values), CPU, torch.float32)
+
+
+def test_what_a_trace_does_not_hold_is_not_placed():
+    checkpoint = tiny_checkpoint("qwen4_exp")
+    geometry, model = geometry_of(checkpoint), native(checkpoint)
+    cache = MemoryCache(geometry, model.config)
+    nothing = torch.zeros(len(geometry.layers), 3, geometry.num_kv_heads, geometry.head_dim)
+    with pytest.raises(ValueError, match="read again"):
+        cache.append(Span(position=0, token_ids=(7,) * 3, keys=nothing, values=nothing), CPU, torch.float32)
+    assert cache.get_seq_length() == 0

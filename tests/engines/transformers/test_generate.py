@@ -6,8 +6,9 @@ from transformers import GenerationConfig
 
 from tests.hf import asking, greedy, logits_of, native, remembering
 from tests.serving import turn
-from tests.tiny import FAMILIES, chat_ids, tiny_v14, turns_of
+from tests.tiny import FAMILIES, PLAIN, chat_ids, tiny_v14, turns_of
 from v14.errors import OptionError, StoreError, TraceCorruptError
+from v14.types import MAX_EVENT_TOKENS
 
 FACT = ("user", "My cat is blue and the letter is in the garden.")
 QUESTION = ("user", "Where is the paper story of summer?")
@@ -62,7 +63,7 @@ def test_empty_store_writes_what_the_plain_model_writes(family, tmp_path):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_recall_writes_what_reading_both_writes(family, tmp_path):
-    directory = tiny_v14(family, tmp_path / "model", write_generated=False)
+    directory = tiny_v14(family, tmp_path / "model", write_generated=False, engram_rank=MAX_EVENT_TOKENS)
     told, question = told_and_question(directory)
     together = fact_in_front(directory)
     with remembering(directory, tmp_path / "memory") as model:
@@ -70,9 +71,11 @@ def test_recall_writes_what_reading_both_writes(family, tmp_path):
         written = greedy(model, question)
         decision = model.v14_last
         assert written == greedy(native(directory), together)
-        assert written != greedy(native(directory), question)
+        if family in PLAIN:  # LFM2's tiny weights write one token for ever, whatever was told.
+            assert written != greedy(native(directory), question)
     head = len(chat_ids(directory, [SYSTEM], reply=False))
     assert decision.span_position == head
+    assert decision.reinstated == "kv"
     assert list(decision.plan.token_ids) == together[head : len(together) - len(question) + head]
     assert decision.seconds.keys() == {"probe", "plan", "reinstate", "generate", "observe"}
 

@@ -12,6 +12,7 @@ from v14.config import Mode
 from v14.engines.transformers.reading import Clock, Reading, forward, read_plain, read_with_memory
 from v14.errors import OptionError
 from v14.memory import Memory, Session
+from v14.reinstate.cost import Way
 from v14.types import Plan
 
 logger = logging.getLogger("v14")
@@ -28,6 +29,9 @@ _FOREIGN = (
     "negative_prompt_ids",
 )
 """Arguments of `generate` that bring their own inputs, cache or decoding loop."""
+
+NO_PICTURES = ("mm_token_type_ids", "token_type_ids")
+"""Arguments that a multimodal processor gives with every prompt: all 0 where there is nothing but text."""
 
 _PLAIN_SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "num_beams": (None, 1),
@@ -46,13 +50,15 @@ _PLAIN_SETTINGS: Mapping[str, tuple[Any, ...]] = {
 class Decision:
     """What the memory did for the last call: for people and for tests.
 
-    `span_position` is where the recalled span stood, `seconds` the time by concern, `num_stored` the new events.
+    `span_position` is where the recalled span stood and `reinstated` how it came there, `seconds` the time by concern,
+    `num_stored` the new events.
     """
 
     namespace: str
     mode: Mode
     plan: Plan
     span_position: int | None
+    reinstated: Way | None
     num_stored: int
     seconds: Mapping[str, float]
 
@@ -92,14 +98,16 @@ def generate_with_memory(
     clock = Clock()
     session = memory.session(namespace)
     token_ids = input_ids[0].tolist()
+    stores = mode in ("both", "write")
     reading: Reading | None = None
     if mode in ("both", "read"):
         room = _room(model, generation_config, kwargs, len(token_ids))
         with memory.guard("recall"):
-            reading = read_with_memory(model, session, token_ids, clock, room)
+            reading = read_with_memory(model, session, token_ids, clock, room, record=stores)
     recalled = reading is not None
     if reading is None:
-        reading = read_plain(session, token_ids, "not asked to recall" if mode == "write" else "recall failed")
+        reason = "not asked to recall" if mode == "write" else "recall failed"
+        reading = read_plain(model, session, token_ids, reason, record=stores)
     sequence = torch.tensor([reading.sequence.token_ids], device=input_ids.device)
     generation_config, kwargs = _lengthened(
         model, generation_config, kwargs, len(token_ids), sequence.shape[1] - len(token_ids)
@@ -107,6 +115,9 @@ def generate_with_memory(
     if kwargs.get("streamer") is not None:
         kwargs["streamer"] = WithoutSpan(kwargs["streamer"], input_ids)
     kwargs |= {"past_key_values": reading.cache, "attention_mask": torch.ones_like(sequence)}
+    if getattr(model.base_model, "rope_deltas", None) is not None:
+        # Multimodal models keep the offset of the last call's pictures, and add it when a call begins with a cache.
+        model.base_model.rope_deltas = None
     with clock.measure("generate"):
         output = plain(sequence, generation_config, **kwargs)
     tokens = output if isinstance(output, torch.Tensor) else output.sequences
@@ -115,7 +126,7 @@ def generate_with_memory(
     if recalled:
         with memory.guard("record"):
             session.record(token_ids, reading.placements)
-    if mode in ("both", "write"):
+    if stores:
         with memory.guard("observe"), clock.measure("observe"):
             num_stored = _observe(model, session, reading, token_ids, written[0].tolist())
     real = torch.cat([input_ids, written], dim=-1)
@@ -128,6 +139,7 @@ def generate_with_memory(
         mode=mode,
         plan=reading.plan,
         span_position=reading.sequence.starts[-1] if reading.plan.events else None,
+        reinstated=reading.way,
         num_stored=num_stored,
         seconds=dict(clock.seconds),
     )
@@ -146,6 +158,8 @@ def unfit(model: Any, inputs: Any, generation_config: Any, kwargs: Mapping[str, 
         return "no token ids given"
     if inputs.shape[0] != 1:
         return f"{inputs.shape[0]} sequences in one batch"
+    if any(kwargs.get(name) is not None and bool((kwargs[name] != 0).any()) for name in NO_PICTURES):
+        return "something else than text in the prompt"
     mask = kwargs.get("attention_mask")
     if mask is not None and (mask.shape != inputs.shape or not bool((mask == 1).all())):
         return "padding in the prompt"
@@ -171,7 +185,7 @@ def _observe(model: Any, session: Session, reading: Reading, token_ids: list[int
             forward(model, reading.cache, sequence)
         positions.extend(range(len(reading.sequence.token_ids), len(sequence)))
         token_ids = token_ids + written
-    return session.observe(token_ids, positions, reading.cache.read)
+    return session.observe(token_ids, positions, reading.cache.read, read_engram=reading.cache.read_engram)
 
 
 def _setting(model: Any, generation_config: Any, kwargs: Mapping[str, Any], name: str) -> Any:
@@ -188,7 +202,7 @@ def _setting(model: Any, generation_config: Any, kwargs: Mapping[str, Any], name
 
 def _room(model: Any, generation_config: Any, kwargs: Mapping[str, Any], num_tokens: int) -> int | None:
     """Tokens left in the model's context beside the prompt and what may be written."""
-    limit = getattr(model.config, "max_position_embeddings", None)
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if limit is None:
         return None
     to_write = _setting(model, generation_config, kwargs, "max_new_tokens")

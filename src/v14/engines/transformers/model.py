@@ -9,7 +9,8 @@ import torch
 
 from v14.config import Mode, Switches
 from v14.engines.transformers import attention
-from v14.engines.transformers.generate import Decision, check_mode, generate_with_memory, unfit
+from v14.engines.transformers.generate import NO_PICTURES, Decision, check_mode, generate_with_memory, unfit
+from v14.engines.transformers.recording import Mixer, watch
 from v14.errors import UnsupportedModelError
 from v14.memory import DEFAULT_NAMESPACE, Memory
 from v14.profile import Profile
@@ -18,20 +19,22 @@ logger = logging.getLogger("v14")
 
 
 class MemoryGenerationMixin:
-    """Stands in front of a `…ForCausalLM` class of Transformers (`with_memory` puts it there).
+    """Stands in front of a `…ForCausalLM` or `…ForConditionalGeneration` class of Transformers (`with_memory` puts it
+    there).
 
     `v14` is the open memory, or None: `SGLANG_V14_MEMORY=0`, or a model not made by `from_pretrained`.
     `v14_last` is what the memory decided for the last call of `generate`, None if the call ran without it.
+    `v14_mixers` are the recurrent layers, in order.
     """
 
     v14: Memory | None = None
     v14_last: Decision | None = None
+    v14_mixers: tuple[Mixer, ...] = ()
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         if Switches.read().memory:
             attention.register()
-            _check_attention(config._attn_implementation)
-            config._attn_implementation = attention.IMPLEMENTATION
+            config._attn_implementation = _wrapper(type(self), config._attn_implementation)
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
         self._v14_warned: set[str] = set()
 
@@ -47,6 +50,7 @@ class MemoryGenerationMixin:
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)  # type: ignore[misc]
         if profile is not None:
             model = loaded[0] if isinstance(loaded, tuple) else loaded
+            model.v14_mixers = watch(model, profile.geometry)
             model.v14 = Memory.open(profile, switches)
             weakref.finalize(model, model.v14.close)
         return loaded
@@ -54,8 +58,7 @@ class MemoryGenerationMixin:
     def set_attn_implementation(self, attn_implementation: Any, *args: Any, **kwargs: Any) -> None:
         """As the library's, but only for implementations that the memory can see into."""
         if self.v14 is not None:
-            _check_attention(attn_implementation)
-            attn_implementation = attention.IMPLEMENTATION
+            attn_implementation = _wrapper(type(self), attn_implementation)
         super().set_attn_implementation(attn_implementation, *args, **kwargs)  # type: ignore[misc]
 
     @torch.no_grad()
@@ -87,7 +90,8 @@ class MemoryGenerationMixin:
                 self._v14_warned.add(reason)
                 logger.warning("generating without memory: %s", reason)
             return plain(inputs, generation_config, **kwargs)
-        kwargs.pop("input_ids", None)
+        for name in ("input_ids", *NO_PICTURES):
+            kwargs.pop(name, None)
         output, self.v14_last = generate_with_memory(
             self, self.v14, plain, input_ids, generation_config, kwargs, v14_namespace, v14_memory
         )
@@ -97,18 +101,24 @@ class MemoryGenerationMixin:
 def with_memory(base: type, config_class: type | None = None) -> type:
     """A subclass of `base` (`LlamaForCausalLM`, …) whose `generate` has the memory, named `LlamaV14ForCausalLM`, …
 
+    A multimodal class (`…ForConditionalGeneration`) has memory for prompts of text alone.
+
     `config_class` is the configuration class it is registered with, by default that of `base`.
     """
-    name = base.__name__.replace("ForCausalLM", "V14ForCausalLM")
+    name = base.__name__.replace("For", "V14For", 1)
     body: dict[str, Any] = {"__doc__": f"{base.__name__} with memory.", "__module__": __name__}
     if config_class is not None:
         body["config_class"] = config_class
     return type(name, (MemoryGenerationMixin, base), body)
 
 
-def _check_attention(requested: Any) -> None:
-    if requested not in (None, attention.WRAPPED, attention.IMPLEMENTATION):
+def _wrapper(model_class: type, requested: Any) -> str:
+    """The attention implementation with memory. Raises `UnsupportedModelError` when another one was requested."""
+    wrapped = attention.wrapped(model_class)
+    wrapper = attention.WRAPPERS[wrapped]
+    if requested not in (None, wrapped, wrapper):
         raise UnsupportedModelError(
             f"attn_implementation={requested!r} does not show the memory the queries it votes with; leave it out "
-            f"or give {attention.WRAPPED!r}, or set SGLANG_V14_MEMORY=0"
+            f"or give {wrapped!r}, or set SGLANG_V14_MEMORY=0"
         )
+    return wrapper
