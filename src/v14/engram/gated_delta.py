@@ -32,7 +32,8 @@ def factors(keys: torch.Tensor, values: torch.Tensor, log_decay: torch.Tensor, b
     keys = by_head(keys, values.shape[1])
     beta = beta.float().mT[..., None]
     # Sums in fp64: behind a strong decay, the weak ones that follow would drown in the rounding of the sum.
-    until = log_decay.double().mT.cumsum(-1)
+    steps = log_decay.double().mT
+    until, whole = steps.cumsum(-1), steps.sum(-1)
     # The upper half would overflow; its exponents are cut off before they are taken.
     between = (until[:, :, None] - until[:, None, :]).tril().exp().float()
     overlap = (beta * (keys @ keys.mT)).tril(-1)
@@ -40,9 +41,9 @@ def factors(keys: torch.Tensor, values: torch.Tensor, log_decay: torch.Tensor, b
     write = torch.linalg.solve_triangular(
         overlap * between, beta * values.float().transpose(0, 1), upper=False, unitriangular=True
     )
-    left = (until[:, -1:] - until).exp().float()
+    left = (whole[:, None] - until).exp().float()
     return Factors(
-        decay=until[:, -1].exp().float(),
+        decay=whole.exp().float(),
         erase_left=erase.mT,
         erase_right=keys.mT,
         write_values=write.mT,

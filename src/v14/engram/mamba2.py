@@ -16,11 +16,12 @@ def factors(x: torch.Tensor, b: torch.Tensor, dt: torch.Tensor, a: torch.Tensor)
     """
     keys = by_head(b, x.shape[1])
     dt = dt.float()
-    until = (dt.double() * a).mT.cumsum(-1)
-    left = (until[:, -1:] - until).exp().float()
+    steps = (dt.double() * a).mT
+    until, whole = steps.cumsum(-1), steps.sum(-1)
+    left = (whole[:, None] - until).exp().float()
     none = keys.new_empty(keys.shape[0], keys.shape[2], 0)
     return Factors(
-        decay=until[:, -1].exp().float(),
+        decay=whole.exp().float(),
         erase_left=none,
         erase_right=none,
         write_values=(dt[..., None] * x.float()).permute(1, 2, 0),

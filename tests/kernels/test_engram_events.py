@@ -1,0 +1,83 @@
+"""Kernels of events: plain, through factors, and Triton's in its interpreter."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engram.making import read, stack_of
+from v14.kernels import engram as dispatcher
+from v14.kernels.engram import factored, naive
+
+ROOT = Path(__file__).parent.parent.parent
+BOUNDS = (0, 1, 4, 4, 68, 70)
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    """Errors of the Triton kernels by case."""
+    pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted here")
+    environ = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.interpret"],
+        cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return {result["case"]: result["error"] for result in json.loads(run.stdout.splitlines()[-1])}
+
+
+def test_triton_agrees_with_naive(interpreted):
+    """To fp32's rounding of products, and of sums of log decays over a chunk of 64, of which differences are taken."""
+    assert len(interpreted) >= 50
+    for case, error in interpreted.items():
+        *_, strength = case.rsplit("-", 1)
+        strongest = float(strength) if strength[0].isdigit() else 1.0
+        assert error is not None, f"{case}: not finite, or of another shape"
+        assert error < 5e-6 + 64 * strongest * 1.2e-7, case
+
+
+@pytest.mark.parametrize("kind", ["gated_delta", "mamba2"])
+def test_factored_agrees_with_naive(kind):
+    (layer,) = read(stack_of(kind, layers=1), BOUNDS[-1], seed=1, strength=0.1)
+    bounds = torch.tensor(BOUNDS, dtype=torch.int32)
+    name = f"{kind}_events"
+    exact = getattr(naive, name)(*layer.inputs, bounds)
+    assert exact.decay.shape == (5, 4)
+    assert exact.write.shape == (5, 4, 7, 5)
+    for module in (factored, dispatcher):
+        found = getattr(module, name)(*layer.inputs, bounds)
+        for one, other in zip(found, exact, strict=True):
+            assert (one is None) == (other is None)
+            assert one is None or torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_naive_is_the_affine_map_of_each_event():
+    (layer,) = read(stack_of("gated_delta", layers=1), BOUNDS[-1], seed=1, strength=0.1)
+    events = naive.gated_delta_events(*layer.inputs, torch.tensor(BOUNDS, dtype=torch.int32))
+    a, b = layer.cut(4, 68).affine()
+    assert torch.allclose(events.decay[3][:, None, None] * (torch.eye(5) - events.erase[3]), a, atol=1e-6)
+    assert torch.allclose(events.write[3], b, atol=1e-5)
+
+
+def test_an_event_of_no_tokens_does_nothing():
+    (layer,) = read(stack_of("gated_delta", layers=1), BOUNDS[-1], seed=1)
+    for module in (naive, factored):
+        events = module.gated_delta_events(*layer.inputs, torch.tensor(BOUNDS, dtype=torch.int32))
+        assert (events.decay[2] == 1).all()
+        assert not events.erase[2].any()
+        assert not events.write[2].any()
+
+
+def test_keys_are_normalised_where_asked():
+    (layer,) = read(stack_of("gated_delta", layers=1), 9, seed=1)
+    keys, *rest = layer.inputs
+    bounds = torch.tensor([0, 9], dtype=torch.int32)
+    for module in (naive, factored, dispatcher):
+        found = module.gated_delta_events(5 * keys, *rest, bounds, normalise=True)
+        exact = module.gated_delta_events(keys, *rest, bounds)
+        assert torch.allclose(found.erase, exact.erase, atol=1e-5)
+        assert torch.allclose(found.write, exact.write, atol=1e-5)
