@@ -16,7 +16,7 @@ READY := $(VENV)/.ready
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu lint demo check clean
+.PHONY: help setup test test-slow test-gpu lint demo check hybrid-table clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-slow  the minutes-long tests"
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
+	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove what was made here"
 
@@ -63,6 +64,9 @@ demo: $(READY)
 
 check: $(READY)
 	$(BIN)/v14 check $(MODEL) --seed $(SEED)
+
+hybrid-table: $(READY)
+	$(BIN)/python -m experiments.tiny_hybrid.table --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build

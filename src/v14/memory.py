@@ -112,13 +112,15 @@ class Memory:
         wanted = self.profile.options.reinstate if self.profile.geometry.placeable else "reread"
         return self.costs.choose(num_tokens) if wanted == "auto" else wanted
 
-    def engram(self, start: int, end: int, read_engram: ReadEngram | None) -> Engram | None:
-        """The engram to keep of sequence positions [start, end): compressed to the options' rank, None for rank 0."""
+    def engram(
+        self, start: int, end: int, read_engram: ReadEngram | None, dtype: torch.dtype | None = None
+    ) -> Engram | None:
+        """The engram to keep of sequence positions [start, end): at the options' rank and in `dtype`, None for rank 0."""
         rank = self.profile.options.engram_rank
         if read_engram is None or rank == 0:
             return None
         engram = read_engram(start, end)
-        return None if engram is None else compress(engram, rank)
+        return None if engram is None else compress(engram, rank, dtype=dtype)
 
     @contextmanager
     def guard(self, concern: str) -> Iterator[None]:
@@ -224,7 +226,7 @@ class Session:
             trace = Trace(
                 keys=move_keys(keys, memory.profile.geometry, -start).contiguous(),
                 values=values.contiguous(),
-                engram=memory.engram(start, start + cut.event.num_tokens, read_engram),
+                engram=memory.engram(start, start + cut.event.num_tokens, read_engram, keys.dtype),
             )
             new.append((cut.event, trace))
             known.add(cut.event.id)
