@@ -21,7 +21,7 @@ import torch
 from v14.config import Switches
 from v14.engram import compress
 from v14.errors import StoreError
-from v14.events.cut import UNWRITTEN_ROLES, Cutter
+from v14.events.cut import UNWRITTEN_ROLES, Cut, Cutter
 from v14.profile import Profile
 from v14.recall.plan import make_plan
 from v14.recall.space import Space, Spaces
@@ -199,6 +199,13 @@ class Session:
         """Note how a prompt was read, for the turns that will follow it."""
         self.memory.transcripts.record(self.namespace, token_ids, placements)
 
+    def unknown(self, token_ids: Sequence[int], chat_id: str = "") -> list[Cut]:
+        """The events of `token_ids` that are not stored yet, in order, each once."""
+        cuts = self.memory.cutter.cut(token_ids, namespace=self.namespace, said_at=time.time(), chat_id=chat_id)
+        known = self.memory.store.has(self.namespace, [cut.event.id for cut in cuts])
+        new = {cut.event.id: cut for cut in reversed(cuts) if cut.event.id not in known}
+        return sorted(new.values(), key=lambda cut: cut.start)
+
     def observe(
         self,
         token_ids: Sequence[int],
@@ -214,13 +221,8 @@ class Session:
         out by the caller.
         """
         memory = self.memory
-        cuts = memory.cutter.cut(token_ids, namespace=self.namespace, said_at=time.time(), chat_id=chat_id)
-        space = memory.space(self.namespace)
-        known = memory.store.has(self.namespace, [cut.event.id for cut in cuts])
         new: list[tuple[Event, Trace]] = []
-        for cut in cuts:
-            if cut.event.id in known:
-                continue
+        for cut in self.unknown(token_ids, chat_id):
             start = positions[cut.start]
             keys, values = read_kv(start, start + cut.event.num_tokens)
             trace = Trace(
@@ -229,8 +231,8 @@ class Session:
                 engram=memory.engram(start, start + cut.event.num_tokens, read_engram, keys.dtype),
             )
             new.append((cut.event, trace))
-            known.add(cut.event.id)
         if new:
+            space = memory.space(self.namespace)
             memory.store.put(new)
             slots = memory.profile.voters.slots(memory.profile.geometry)
             for event, trace in new:
