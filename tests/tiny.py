@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from v14.config import CONFIG_KEY, Options
 from v14.events.turns import TurnFormat
@@ -130,10 +131,17 @@ def tiny_profile(family: str, **options: Any) -> Profile:
                 queries=torch.randn(len(heads), 8, geometry.head_dim, generator=generator),
                 context_lse=torch.full((len(heads), 8), 2.0),
             ),
+            sinks=_sinks(source, heads),
         ),
         options=tiny_options(**options),
         measured={},
     )
+
+
+def _sinks(source: Path, heads: tuple[tuple[int, int], ...]) -> tuple[float, ...]:
+    weights = load_file(source / "model.safetensors")
+    found = [weights.get(f"model.layers.{layer}.self_attn.sinks") for layer, _ in heads]
+    return tuple(float(sinks[head]) for sinks, (_, head) in zip(found, heads, strict=True) if sinks is not None)
 
 
 @cache

@@ -109,7 +109,7 @@ def test_qwen_windows_follow_use_sliding_window():
 
 
 @pytest.mark.parametrize("rope", ["dynamic", "longrope", "proportional"])
-@pytest.mark.parametrize("architecture", ADAPTERS)
+@pytest.mark.parametrize("architecture", [name for name in ADAPTERS if not name.startswith("NemotronH")])
 def test_position_dependent_ropes_are_refused_by_name(architecture, rope):
     scaling = {"rope_type": rope, "factor": 2.0}
     data = {**SMALL, "architectures": [architecture], "rope_scaling": scaling}
@@ -117,7 +117,10 @@ def test_position_dependent_ropes_are_refused_by_name(architecture, rope):
         adapter_for(data).geometry(data)
 
 
-@pytest.mark.parametrize("name", ["Gemma3ForConditionalGeneration", "MambaForCausalLM", "LlamaV14ForCausalLM"])
+@pytest.mark.parametrize(
+    "name",
+    ["Gemma3ForConditionalGeneration", "Lfm3ForCausalLM", "MambaForCausalLM", "LlamaV14ForCausalLM"],
+)
 def test_unknown_architectures_are_refused_by_name(name):
     with pytest.raises(UnsupportedModelError, match=name):
         adapter_for({"architectures": [name]})
@@ -125,9 +128,70 @@ def test_unknown_architectures_are_refused_by_name(name):
 
 def test_names():
     for architecture, adapter in ADAPTERS.items():
-        assert adapter.base_name == architecture
-        assert adapter.v14_name == architecture.replace("ForCausalLM", "V14ForCausalLM")
-        assert base_architecture(adapter.v14_name) == architecture
+        if architecture != "NemotronH_Omni_Reasoning_V3":
+            assert adapter.v14_name == architecture.replace("For", "V14For")
+        assert base_architecture(adapter.v14_name) == base_architecture(architecture) == architecture
+    assert base_architecture("NemotronHV14ForConditionalGeneration") == "NemotronH_Omni_Reasoning_V3"
+
+
+def qwen3_5(architecture="Qwen3_5ForCausalLM", **keys):
+    return ADAPTERS[architecture].geometry({**SMALL, **keys})
+
+
+def test_layers_named_one_by_one_or_by_their_interval():
+    kinds = ["linear_attention", "linear_attention", "full_attention"] * 2 + ["linear_attention"]
+    assert qwen3_5(layer_types=kinds) == qwen3_5(full_attention_interval=3)
+    assert [layer.index for layer in qwen3_5().layers] == [3]
+    assert qwen3_5(layer_types=["full_attention"] * 7).recurrent is None
+    with pytest.raises(UnsupportedModelError, match="no attention layer"):
+        qwen3_5(layer_types=["linear_attention"] * 7)
+    nemotron = ADAPTERS["NemotronHForCausalLM"].geometry
+    newer = ["linear_attention", "mlp", "full_attention", "moe"]
+    older = ["mamba", "mlp", "attention", "moe"]
+    named = [nemotron({**SMALL, "layers_block_type": kinds}) for kinds in (newer, older)]
+    assert named[0] == named[1] == nemotron({**SMALL, "hybrid_override_pattern": "M-*E"})
+    assert [layer.index for layer in named[0].layers] == [2]
+    assert named[0].recurrent.indices == (0,)
+    with pytest.raises(UnsupportedModelError, match="'X'"):
+        nemotron({**SMALL, "hybrid_override_pattern": "M-*X"})
+    lfm2 = ADAPTERS["Lfm2ForCausalLM"].geometry
+    assert [layer.index for layer in lfm2({**SMALL, "full_attn_idxs": [2, 5]}).layers] == [2, 5]
+
+
+def test_a_nested_language_model_is_read_as_a_plain_one():
+    for nested, plain in (
+        ("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"),
+        ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"),
+        ("Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"),
+    ):
+        inner = {**SMALL, "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.5}}
+        whole = {"text_config": inner, "vision_config": {"hidden_size": 1}, "num_attention_heads": 1}
+        assert ADAPTERS[nested].geometry(whole) == ADAPTERS[plain].geometry(inner)
+    inner = {**SMALL, "hybrid_override_pattern": "M-*"}
+    whole = {"llm_config": inner}
+    assert ADAPTERS["NemotronH_Omni_Reasoning_V3"].geometry(whole) == ADAPTERS["NemotronHForCausalLM"].geometry(inner)
+
+
+def test_indexed_attention_is_not_placeable():
+    for name, adapter in ADAPTERS.items():
+        pattern = {"hybrid_override_pattern": "M-*"} if name.startswith("NemotronH") else {}
+        geometry = adapter.geometry({**SMALL, **pattern})
+        assert geometry.placeable == (not name.startswith("Qwen4Exp"))
+        assert Geometry.from_json(json.loads(json.dumps(geometry.to_json()))) == geometry
+    named = ADAPTERS["Qwen4ExpForCausalLM"].geometry
+    kinds = [["linear_attention"] * 6 + [kind] for kind in ("indexed_attention", "full_attention")]
+    assert named({**SMALL, "layer_types": kinds[0]}) == named({**SMALL, "layer_types": kinds[1]})
+
+
+def test_windows_of_all_layers_and_of_every_second():
+    mistral, moe, oss = (
+        ADAPTERS[n].geometry for n in ("MistralForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM")
+    )
+    assert {layer.window for layer in mistral({**SMALL, "sliding_window": None}).layers} == {None}
+    assert {layer.window for layer in mistral({**SMALL, "sliding_window": 9}).layers} == {9}
+    assert {layer.window for layer in moe({**SMALL, "sliding_window": 9}).layers} == {None}
+    assert {layer.window for layer in moe({**SMALL, "sliding_window": 9, "use_sliding_window": True}).layers} == {9}
+    assert [layer.window for layer in oss(SMALL).layers] == [128, None] * 3 + [128]
 
 
 def test_missing_keys_and_odd_layers_are_named():

@@ -27,6 +27,7 @@ def invented(signal: float, *, look_alike: float = 0.0, seed: int = 0) -> Measur
         shares[question, NUM_FACTS + question % 7, [3, 8, 17]] += look_alike
     return Measurement(
         heads=tuple((place // 4, place % 4) for place in range(NUM_HEADS)),
+        sinks=tuple(float(place) for place in range(NUM_HEADS)),
         null=Cue(
             queries=torch.randn(NUM_HEADS, 3, 8, generator=generator),
             context_lse=torch.randn(NUM_HEADS, 3, generator=generator),
@@ -47,6 +48,7 @@ def test_heads_that_see_are_found():
     choice = choose(measurement)
     strongest = sorted(zip(choice.voters.weights, choice.voters.heads, strict=True), reverse=True)[:2]
     assert {head for _, head in strongest} == {(0, 3), (4, 1)}
+    assert choice.voters.sinks == tuple(float(layer * 4 + head) for layer, head in choice.voters.heads)
     assert choice.separation.good
     assert choice.separation.top1 > 0.95
     assert choice.separation.recalling <= 0.05

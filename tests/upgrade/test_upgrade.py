@@ -1,12 +1,14 @@
 """Upgrading tiny random checkpoints of every family, and refusing what cannot be upgraded."""
 
 import json
+import math
 import shutil
 
 import pytest
 import torch
+import transformers
 
-from tests.tiny import FAMILIES, tiny_checkpoint
+from tests.tiny import EVERY_FAMILY, REREAD_ONLY, tiny_checkpoint
 from v14.errors import UnsupportedModelError, UpgradeError
 from v14.models import adapter_for
 from v14.profile import Profile
@@ -29,6 +31,10 @@ def copy_of(family, path, **changes):
     return path
 
 
+WHOLE_SET = ("llama", "qwen3_5")
+"""Families upgraded with the calibration set that people get; a small one does for the others."""
+
+
 @pytest.fixture(scope="module")
 def upgraded(tmp_path_factory):
     """V14 directories by family, made once."""
@@ -38,51 +44,75 @@ def upgraded(tmp_path_factory):
         if family not in made:
             out = tmp_path_factory.mktemp(family) / "out"
             report = Silent()
-            upgrade(tiny_checkpoint(family), out, link="copy", report=report)
+            with pytest.MonkeyPatch.context() as patch:
+                if family not in WHOLE_SET:
+                    patch.setattr("v14.upgrade.make.build", small_set)
+                upgrade(tiny_checkpoint(family), out, link="copy", report=report)
             made[family] = (out, report)
         return made[family]
 
     return make
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_the_directory_is_whole(upgraded, family):
     out, report = upgraded(family)
     source = tiny_checkpoint(family)
     config, plain = (json.loads((path / "config.json").read_text()) for path in (out, source))
     adapter = adapter_for(plain)
     profile = Profile.load(out)
-    assert config["architectures"] == [adapter.v14_name]
-    assert config["model_type"] == plain["model_type"]
-    assert profile.base_architecture == adapter.base_name
+    assert config.pop("architectures") == [adapter.v14_name]
+    assert set(config.pop("auto_map").values()) == {
+        f"configuration_v14.{adapter.v14_name.partition('For')[0]}Config",
+        f"modeling_v14.{adapter.v14_name}",
+    }
+    assert config.pop("v14")["reinstate"] == ("reread" if family in REREAD_ONLY else "kv")
+    assert {**config, "architectures": plain["architectures"]} == plain
+    assert profile.base_architecture == adapter.architecture
     assert profile.geometry == adapter.geometry(plain)
     assert profile.weights_id == weights_id(source)
     assert set(profile.turns.openings) >= {"user", "assistant"}
-    assert max(profile.voters.layers) <= len(profile.geometry.layers) * 2 / 3
+    layers = [layer.index for layer in profile.geometry.layers]
+    assert set(profile.voters.layers) <= set(layers[: math.ceil(len(layers) * 2 / 3)])
+    assert len(profile.voters.sinks) == (len(profile.voters.heads) if family == "gpt_oss" else 0)
     assert {"top1", "top5", "auc", "kept", "recalling", "right_in_plan"} <= set(profile.measured)
     assert any("AUC" in line for line in report.lines)
     # Random weights know nothing, and the upgrade has to say so.
     assert not profile.measured["separates"]
     assert any("WARNING" in line for line in report.lines)
+    assert any("read again" in line for line in report.lines) == (family in REREAD_ONLY)
     for file in source.iterdir():
         if file.name != "config.json":
             assert (out / file.name).read_bytes() == file.read_bytes()
     assert not list(out.parent.glob(".*"))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_transformers_loads_it(upgraded, family, monkeypatch):
-    from transformers import AutoModelForCausalLM
+@torch.no_grad()
+def logits_after(model):
+    ids = torch.randint(5, 900, (1, 40), generator=torch.Generator().manual_seed(4))
+    return model.eval()(ids).logits
 
-    monkeypatch.setenv("SGLANG_V14_MEMORY", "0")
+
+@pytest.mark.parametrize("memory", ["0", "1"])
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_transformers_loads_it(upgraded, family, memory, monkeypatch, tmp_path):
+    """The remote code gives the library's own class, by whichever of its names, and the same logits."""
+    monkeypatch.setenv("SGLANG_V14_MEMORY", memory)
+    monkeypatch.setenv("SGLANG_V14_MEMORY_HOME", str(tmp_path))
     out, _ = upgraded(family)
-    model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True)
-    plain = AutoModelForCausalLM.from_pretrained(tiny_checkpoint(family))
-    assert type(model).__name__ == adapter_for(plain.config.to_dict()).v14_name
-    assert type(model.config).__name__.endswith("V14Config")
-    ids = torch.tensor([[5, 6, 7, 8]])
-    with torch.no_grad():
-        torch.testing.assert_close(model(ids).logits, plain(ids).logits)
+    adapter = adapter_for(json.loads((tiny_checkpoint(family) / "config.json").read_text()))
+    native = getattr(transformers, adapter.architecture)
+    expected = logits_after(native.from_pretrained(tiny_checkpoint(family)))
+    names = ["AutoModelForCausalLM"] + ["AutoModelForImageTextToText"] * adapter.takes_pictures
+    for name in names:
+        model = getattr(transformers, name).from_pretrained(out, trust_remote_code=True)
+        assert type(model).__name__ == adapter.v14_name
+        assert isinstance(model, native)
+        assert type(model.config).__name__.endswith("V14Config")
+        assert (model.v14 is None) == (memory == "0")
+        if model.v14 is not None:
+            model.v14.close()
+        torch.testing.assert_close(logits_after(model), expected, atol=1e-5, rtol=0)
 
 
 def test_again_changes_nothing_and_says_so(upgraded):

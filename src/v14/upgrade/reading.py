@@ -61,8 +61,8 @@ class Reader:
 
     def sinks(self, heads: Sequence[tuple[int, int]]) -> tuple[float, ...]:
         """The learned sink score of each (layer, head); empty for a model that has none."""
-        found = {m.layer_idx: m.sinks for m in self._model.modules() if getattr(m, "sinks", None) is not None}
-        return tuple(float(found[layer][head]) for layer, head in heads) if found else ()
+        found = {m.layer_idx: m.sinks.tolist() for m in self._model.modules() if hasattr(m, "sinks")}
+        return tuple(found[layer][head] for layer, head in heads) if found else ()
 
     def read(self, token_ids: Sequence[int]) -> tuple[Mapping[int, torch.Tensor], Mapping[int, torch.Tensor]]:
         """Queries `[T, num_heads, D]` and keys `[T, num_kv_heads, D]` by layer index, positions from 0 on."""
