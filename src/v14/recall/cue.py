@@ -26,6 +26,7 @@ def build_cue(
     `[U, P, D]`, the prompt's own keys at the voters' KV heads (`Voters.key_heads`) from absolute position `first_key`
     on. Both as the rotary embedding left them. `start` is the absolute position of the new part's first token; it
     becomes position 0. Every query must find at least itself among the keys. A voter's sink counts as one more key.
+    On a GPU nothing here waits for it, once each kind of rotation was used.
     """
     num_queries, num_keys = queries.shape[1], keys.shape[1]
     if queries.shape[0] != len(voters.heads) or keys.shape[0] != len(voters.key_heads(geometry)):
@@ -33,8 +34,8 @@ def build_cue(
         raise ValueError(f"{shapes} do not fit {len(voters.heads)} voters")
     if not first_key <= first_query or first_query + num_queries > first_key + num_keys:
         raise ValueError(f"{num_keys} keys from {first_key} do not cover {num_queries} queries from {first_query}")
-    query_positions = torch.arange(first_query, first_query + num_queries)
-    distance = query_positions[:, None] - torch.arange(first_key, first_key + num_keys)
+    query_positions = torch.arange(first_query, first_query + num_queries, device=queries.device)
+    distance = query_positions[:, None] - torch.arange(first_key, first_key + num_keys, device=queries.device)
     moved, context_lse = [], []
     for voter, row in enumerate(voters.key_rows(geometry).tolist()):
         layer = geometry.layers[geometry.slot(voters.heads[voter][0])]
@@ -45,7 +46,7 @@ def build_cue(
         scores = (query @ keys[row].float().T) * layer.scaling
         offered = scores.masked_fill(hidden, -torch.inf).logsumexp(-1)
         if voters.sinks:
-            offered = torch.logaddexp(offered, torch.tensor(voters.sinks[voter], device=offered.device))
+            offered = torch.logaddexp(offered, offered.new_full((), voters.sinks[voter]))
         context_lse.append(offered)
         moved.append(rotate(query, layer.rotary, -start))
     return Cue(queries=torch.stack(moved), context_lse=torch.stack(context_lse))

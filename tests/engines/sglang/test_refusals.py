@@ -4,10 +4,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory
-from v14.engines.sglang.server_args import RULES, refusals
+from v14.engines.sglang.server_args import BACKENDS, RULES, refusals, refused_engine
 
 FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
 BAD = {
@@ -17,6 +18,9 @@ BAD = {
     "tokenizer_worker_num": 2,
     "page_size": 64,
     "attention_backend": "fa3",
+    "prefill_attention_backend": "triton",
+    "decode_attention_backend": "triton",
+    "cuda_graph_backend_prefill": "full",
     "kv_cache_dtype": "fp8_e4m3",
     "disable_radix_cache": True,
     "enable_hierarchical_cache": True,
@@ -24,6 +28,15 @@ BAD = {
     "enable_mixed_chunk": True,
     "enable_lora": True,
     "lora_paths": ["x"],
+    "radix_cache_backend": "mine",
+    "enable_session_radix_cache": True,
+    "enable_lmcache": True,
+    "enable_flexkv": True,
+    "enable_hisparse": True,
+    "enable_dp_attention": True,
+    "enable_two_batch_overlap": True,
+    "enable_pdmux": True,
+    "dllm_algorithm": "x",
     "speculative_algorithm": "EAGLE",
     "disaggregation_mode": "prefill",
     "skip_tokenizer_init": True,
@@ -47,8 +60,25 @@ def test_all_refusals_come_at_once():
     assert refusals(FINE) == []
 
 
+@pytest.mark.parametrize("name", BACKENDS.values())
+def test_what_the_engine_chose_by_itself_is_checked(name):
+    served = type(name, (), {})()
+    between = SimpleNamespace(full_attn_backend=served)
+    pool, small_pool = SimpleNamespace(dtype=torch.bfloat16), SimpleNamespace(dtype=torch.float8_e4m3fn)
+    assert refused_engine(served, pool) == refused_engine(between, pool) == []
+    assert "float8" in refused_engine(served, small_pool)[0]
+    assert "object" in refused_engine(SimpleNamespace(full_attn_backend=object()), pool)[0]
+
+
 def test_the_installed_sglang_fits_every_seam():
     assert seams.problems() == []
+
+
+def test_one_of_several_names_is_enough():
+    gone = replace(seams.RELEASE_KV, target=seams.RELEASE_KV.target + "_gone")
+    assert seams.problems([seams.Called(names=(gone, seams.RELEASE_KV))]) == []
+    [line] = seams.problems([seams.Called(names=(gone, gone))])
+    assert line.count("_gone") == 2 * str(seams.problems([gone])).count("_gone")
 
 
 def test_a_seam_that_is_gone_or_changed_is_reported():

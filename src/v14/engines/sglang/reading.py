@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from v14.engines.sglang.recording import Recording
 from v14.engines.sglang.ticket import Ticket
 from v14.memory import Session
+from v14.reinstate.cost import Way
 from v14.reinstate.layout import Layout, SpannedSequence
 from v14.reinstate.transcripts import Placement
+from v14.types import Cue
 
 
 @dataclass(kw_only=True)
@@ -16,7 +20,9 @@ class Reading:
     """The memory's record of one request in the scheduler.
 
     `token_ids` are the client's own; `sequence` is what the engine reads. `queries[layer]` collects a probe's
-    post-rotary queries `[n, heads, D]` from position `cue_start` of the sequence on, chunk by chunk.
+    post-rotary queries `[n, heads, D]` from position `cue_start` of the sequence on, chunk by chunk; they become `cue`,
+    on the CPU, which is there once the event `cue_copied` has passed (None: it is there). `recording` holds what is
+    wanted of recurrent states, `way` how the newest span comes back; both are decided when the request is first matched.
     """
 
     ticket: Ticket
@@ -26,7 +32,11 @@ class Reading:
     placements: tuple[Placement, ...]
     sequence: SpannedSequence
     queries: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    cue: Cue | None = None
+    cue_copied: Any = None
     is_stored: bool = False
+    recording: Recording | None = None
+    way: Way | None = None
 
     @property
     def is_probe(self) -> bool:

@@ -7,6 +7,8 @@ import logging
 import time
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,6 +16,8 @@ import torch
 
 from v14.engines.sglang import seams
 from v14.engines.sglang.reading import Reading
+from v14.engines.sglang.recording import Noting
+from v14.engines.sglang.recurrent import StatePool
 from v14.engines.sglang.ticket import Ticket
 from v14.memory import Memory
 from v14.recall.cue import build_cue, gather
@@ -36,6 +40,13 @@ class Runtime:
         self.probing: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.live_batch: Any = None
         self.voter_layers = frozenset(memory.profile.voters.layers)
+        geometry = memory.profile.geometry
+        self.states: StatePool | None = None
+        if geometry.recurrent is not None and geometry.placeable:
+            self.states = StatePool(scheduler.req_to_token_pool, geometry.recurrent)
+        # Requests whose recurrent layers are watched, by id, and what they are to note in the pass that runs.
+        self.recording: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self.noting: list[Noting] = []
 
     @property
     def kv_pool(self) -> Any:
@@ -65,25 +76,60 @@ class Runtime:
             session.record(ids, placements)
         return array("q", sequence.token_ids)
 
-    def cue(self, reading: Reading, row: torch.Tensor) -> Cue:
-        """The cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence."""
+    @contextmanager
+    def behind_forward(self) -> Iterator[None]:
+        """Device work inside runs behind the forward pass in flight and before the next one.
+
+        With overlap scheduling that pass may still write a token into a slot that was freed meanwhile; whatever is
+        written into new slots has to come after it, which the scheduler's own stream does not promise.
+        """
+        scheduler = self.scheduler
+        if scheduler.device == "cpu" or not scheduler.enable_overlap:
+            yield
+            return
+        scheduler.forward_stream.wait_stream(scheduler.schedule_stream)
+        with scheduler.device_module.stream(scheduler.forward_stream):
+            yield
+
+    def to_pool(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A CPU tensor on the pool's device, copied without waiting for the device."""
+        if self.scheduler.device == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self.scheduler.device, non_blocking=True)
+
+    def keep_cue(self, reading: Reading, row: torch.Tensor) -> None:
+        """Start copying off the cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence.
+
+        Called at the end of the forward pass, on its stream; nothing here waits for the device.
+        """
+        cue = self._cue(reading, row)
+        reading.queries.clear()
+        reading.cue = Cue(
+            queries=cue.queries.to("cpu", non_blocking=True), context_lse=cue.context_lse.to("cpu", non_blocking=True)
+        )
+        if cue.queries.is_cuda:
+            reading.cue_copied = torch.cuda.Event()
+            reading.cue_copied.record()
+
+    def _cue(self, reading: Reading, row: torch.Tensor) -> Cue:
         voters, geometry = self.memory.profile.voters, self.memory.profile.geometry
         read = {layer: torch.cat(parts) for layer, parts in reading.queries.items()}
         own = {layer: self.kv_pool.get_key_buffer(layer)[row] for layer in voters.layers}
         queries, keys = gather(read, own, geometry, voters)
         return build_cue(
-            queries.cpu(),
-            keys.cpu(),
+            queries,
+            keys,
             geometry,
             voters,
             first_query=len(reading.sequence.token_ids) - queries.shape[1],
             start=reading.new_position,
         )
 
-    def plan(self, reading: Reading, row: torch.Tensor) -> dict[str, Any]:
+    def plan(self, reading: Reading, cue: Cue) -> dict[str, Any]:
         """Vote, plan, and report what the front needs to go on."""
         started = time.perf_counter()
-        cue = self.cue(reading, row)
+        if reading.cue_copied is not None:
+            reading.cue_copied.synchronize()
         room = self.scheduler.max_req_len - len(reading.sequence.token_ids) - reading.ticket.max_new_tokens - 1
         plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
         vote_ms = (time.perf_counter() - started) * 1e3

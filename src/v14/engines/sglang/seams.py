@@ -108,6 +108,26 @@ HYBRID_ATTENTION = Seam(
     parameters=("self", "q", "k", "v", "layer", "forward_batch"),
     why="reading the cue's queries between recurrent layers",
 )
+READ_GATED_DELTA = Seam(
+    target="sglang.srt.layers.attention.linear.gdn_backend.GDNAttnBackend.forward_extend",
+    parameters=("self", "layer", "forward_batch", "mixed_qkv", "a", "b"),
+    why="noting what Gated DeltaNet layers do to their states",
+)
+READ_MAMBA2 = Seam(
+    target="sglang.srt.layers.attention.hybrid_linear_attn_backend.Mamba2AttnBackend.forward",
+    parameters=("self", "mixer", "hidden_states", "output", "layer_id"),
+    why="noting what Mamba2 layers do to their states",
+)
+READ_SHORT_CONV = Seam(
+    target="sglang.srt.models.lfm2.Lfm2ShortConv.forward",
+    parameters=("self", "hidden_states"),
+    why="noting what short convolutions read",
+)
+READ_SHORT_CONV_MOE = Seam(
+    target="sglang.srt.models.lfm2_moe.Lfm2MoeShortConv.forward",
+    parameters=("self", "hidden_states"),
+    why="noting what short convolutions read",
+)
 RELEASE_KV = Seam(
     target="sglang.srt.mem_cache.common.release_kv_cache",
     parameters=("req", "tree_cache"),
@@ -134,7 +154,9 @@ CALLED: tuple[Called, ...] = (
             ("base_prefix_cache.InsertParams", ("key", "value", "mamba_value", "prev_prefix_len")),
             ("base_prefix_cache.BasePrefixCache.inc_lock_ref", ("self", "node")),
             ("base_prefix_cache.BasePrefixCache.dec_lock_ref", ("self", "node", "params")),
+            ("base_prefix_cache.EvictParams", ("num_tokens", "mamba_num")),
             ("common.evict_from_tree_cache", ("tree_cache", "num_tokens")),
+            ("unified_cache.unified_tree_core.UnifiedTreeCore.get_component_device_value", ("self", "node_id")),
         )
     ),
 )
@@ -186,3 +208,11 @@ def matched_slots(tree_cache: Any, match: Any, extra_key: str | None) -> torch.T
         match.last_device_node, tree_cache.root_node_handle(extra_key)
     )
     return path[: match.device_prefix_len]
+
+
+def state_slot(tree_cache: Any, node: Any) -> torch.Tensor:
+    """Slot `[1]` of the recurrent states that a matched node of the tree carries."""
+    from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+
+    slot: torch.Tensor = tree_cache.tree_core.get_component_device_value(node, ComponentType.MAMBA)
+    return slot

@@ -14,6 +14,14 @@ class Rule:
     remedy: str
 
 
+BACKENDS = {
+    "flashinfer": "FlashInferAttnBackend",
+    "triton": "TritonAttnBackend",
+    "torch_native": "TorchNativeAttnBackend",
+}
+"""Attention backends that the law of exactness was run on, and their classes."""
+
+
 def _one(value: Any) -> bool:
     return value in (None, 1)
 
@@ -24,6 +32,10 @@ def _unset(value: Any) -> bool:
 
 def _null_mode(value: Any) -> bool:
     return value in (None, "null")
+
+
+def _not_full(value: Any) -> bool:
+    return value != "full"
 
 
 def _plain_kv(value: Any) -> bool:
@@ -38,8 +50,15 @@ RULES: tuple[Rule, ...] = (
     Rule(argument="page_size", serves=_one, remedy="serve with --page-size 1"),
     Rule(
         argument="attention_backend",
-        serves=lambda value: value in (None, "torch_native"),
-        remedy="serve with --attention-backend torch_native",
+        serves=lambda value: value is None or value in BACKENDS,
+        remedy="serve with --attention-backend flashinfer or triton",
+    ),
+    Rule(argument="prefill_attention_backend", serves=_unset, remedy="serve with --attention-backend alone"),
+    Rule(argument="decode_attention_backend", serves=_unset, remedy="serve with --attention-backend alone"),
+    Rule(
+        argument="cuda_graph_backend_prefill",
+        serves=_not_full,
+        remedy="leave it out: a graph of the whole prefill hides the queries of a probe",
     ),
     Rule(argument="kv_cache_dtype", serves=_plain_kv, remedy="serve with --kv-cache-dtype auto"),
     Rule(argument="disable_radix_cache", serves=_unset, remedy="leave out --disable-radix-cache: spans stand in it"),
@@ -48,6 +67,15 @@ RULES: tuple[Rule, ...] = (
     Rule(argument="enable_mixed_chunk", serves=_unset, remedy="leave out --enable-mixed-chunk"),
     Rule(argument="enable_lora", serves=_unset, remedy="leave out --enable-lora: an adapter's KV is another model's"),
     Rule(argument="lora_paths", serves=_unset, remedy="leave out --lora-paths: an adapter's KV is another model's"),
+    Rule(argument="radix_cache_backend", serves=_unset, remedy="leave out --radix-cache-backend"),
+    Rule(argument="enable_session_radix_cache", serves=_unset, remedy="leave out --enable-session-radix-cache"),
+    Rule(argument="enable_lmcache", serves=_unset, remedy="leave out --enable-lmcache"),
+    Rule(argument="enable_flexkv", serves=_unset, remedy="leave out --enable-flexkv"),
+    Rule(argument="enable_hisparse", serves=_unset, remedy="leave out --enable-hisparse"),
+    Rule(argument="enable_dp_attention", serves=_unset, remedy="leave out --enable-dp-attention"),
+    Rule(argument="enable_two_batch_overlap", serves=_unset, remedy="leave out --enable-two-batch-overlap"),
+    Rule(argument="enable_pdmux", serves=_unset, remedy="leave out --enable-pdmux"),
+    Rule(argument="dllm_algorithm", serves=_unset, remedy="leave out --dllm-algorithm"),
     Rule(argument="speculative_algorithm", serves=_unset, remedy="leave out --speculative-algorithm"),
     Rule(argument="disaggregation_mode", serves=_null_mode, remedy="leave out --disaggregation-mode"),
     Rule(argument="skip_tokenizer_init", serves=_unset, remedy="leave out --skip-tokenizer-init"),
@@ -66,4 +94,17 @@ def refusals(server_args: Any) -> list[str]:
         value = getattr(server_args, rule.argument, None)
         if not rule.serves(value):
             lines.append(f"--{rule.argument.replace('_', '-')} {value}: not served with memory; {rule.remedy}")
+    return lines
+
+
+def refused_engine(attention: Any, kv_pool: Any) -> list[str]:
+    """What the engine chose by itself and the memory does not serve: its attention backend, the dtype of its KV pool."""
+    lines = []
+    name = type(getattr(attention, "full_attn_backend", attention)).__name__
+    if name not in BACKENDS.values():
+        lines.append(
+            f"attention by {name}: not served with memory; serve with --attention-backend flashinfer or triton"
+        )
+    if kv_pool.dtype.itemsize < 2:
+        lines.append(f"KV in {kv_pool.dtype}: not served with memory; serve with --kv-cache-dtype bf16")
     return lines

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from v14.engines.sglang import seams
-from v14.engines.sglang.hooks import architecture, front, observe, probe, requests, span, start
+from v14.engines.sglang.hooks import architecture, front, observe, probe, requests, span, start, states
 
 TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.PARSE_CONFIG, "after", architecture.serve_native),
@@ -25,6 +25,14 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.FORWARD, "around", probe.watch_forward),
     (seams.ATTENTION, "before", probe.keep_queries),
     (seams.HYBRID_ATTENTION, "before", probe.keep_queries),
+    (seams.NEXT_ROUND, "before", states.begin),
     (seams.NEXT_ROUND, "before", span.place_before_match),
+    (seams.MAX_PREFIX, "after", states.compute_event_tokens),
+    (seams.FORWARD, "around", states.watch_forward),
+    (seams.READ_GATED_DELTA, "before", states.read_gated_delta),
+    (seams.READ_MAMBA2, "before", states.read_mamba2),
+    (seams.READ_SHORT_CONV, "before", states.read_short_conv),
+    (seams.READ_SHORT_CONV_MOE, "before", states.read_short_conv),
+    (seams.RELEASE_KV, "before", states.keep_head),
     (seams.RELEASE_KV, "before", observe.store_finished),
 )

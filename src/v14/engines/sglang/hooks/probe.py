@@ -1,7 +1,13 @@
-"""Reading a probe: the cue's queries are kept at the voters' layers, and the plan is made when the prompt is read.
+"""Reading a probe: the cue's queries are kept at the voters' layers, and the plan is made when its result is processed.
 
 The probe is an ordinary request of one new token. Its prefill fills the radix cache, so that a request whose plan is
 empty finds its prompt computed.
+
+    forward pass      queries are kept, the cue is computed on the device and its copy to the CPU is started
+    result processing the scheduler waits for the pass anyway, while the next one runs: votes and plan
+
+Attention runs as Python between the segments of SGLang's prefill graphs, so the first step works in graphs as it does
+without.
 """
 
 from collections.abc import Callable
@@ -25,7 +31,10 @@ def compute_cue_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
 
 
 def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
-    """Let the attention hook see the batch while it runs, and plan for every probe that is read to its end."""
+    """Let the attention hook see the batch while it runs, and keep the cue of every probe that is read to its end.
+
+    Inside a prefill graph the attention layers are handed another batch object, which does not name its requests.
+    """
     engine = runtime.current()
     if engine is None or not engine.probing or not forward_batch.forward_mode.is_extend_without_speculative():
         return original(runner, forward_batch, *args, **kwargs)
@@ -41,8 +50,16 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
                 continue
             del engine.probing[rid]
             with engine.memory.guard("probe"):
-                req.customized_info = {KEY: [engine.plan(req.v14_reading, engine.slots(req, end))]}
+                engine.keep_cue(req.v14_reading, engine.slots(req, end))
     return output
+
+
+def answer(engine: Runtime, req: Any) -> None:
+    """Send the plan of a probe that is over to the front, with its one token."""
+    cue = req.v14_reading.cue
+    if cue is not None:
+        with engine.memory.guard("probe"):
+            req.customized_info = {KEY: [engine.plan(req.v14_reading, cue)]}
 
 
 def keep_queries(
@@ -53,7 +70,7 @@ def keep_queries(
     if engine is None or engine.live_batch is None or layer is None or layer.layer_id not in engine.voter_layers:
         return
     with engine.memory.guard("queries"):
-        _keep_queries(engine, q.view(q.shape[0], -1, engine.memory.profile.geometry.head_dim), layer.layer_id)
+        _keep_queries(engine, q.reshape(q.shape[0], -1, engine.memory.profile.geometry.head_dim), layer.layer_id)
 
 
 def _keep_queries(engine: Runtime, q: torch.Tensor, layer_id: int) -> None:

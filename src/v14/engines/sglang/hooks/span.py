@@ -3,24 +3,50 @@
     sequence   [ head | span | new part ]
     owner        tree   tree   request
     KV          probe  trace   prefill
+    states      probe  engrams prefill     where the model has recurrent layers
 
 The tree owns the span's slots like any cached prefix: matching, locking, eviction, retraction and freeing are the
 engine's own. Where the head is not in the tree (evicted meanwhile), the span is read as text by the request's own
 prefill: `reread`.
+
+A prefix of a hybrid model counts only as far as a node of the tree carries recurrent states, and a node carries those
+at its end. A span is therefore inserted with the states behind it, which follow from the states in front of it and the
+events' engrams.
 """
 
+import time
 from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
-from sglang.srt.mem_cache.base_prefix_cache import InsertParams, MatchPrefixParams
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
 from sglang.srt.mem_cache.common import evict_from_tree_cache
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
-from v14.types import Span
+from v14.engram import advance
+from v14.reinstate.transcripts import Placement
+
+States = tuple[torch.Tensor, torch.Tensor]
+"""Recurrent states `[R, N, P, K]` fp32 and convolution inputs `[R, C, W - 1]`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cached:
+    """A prefix of a sequence in the tree: its KV slots `[length]`, and the node it ends at."""
+
+    slots: torch.Tensor
+    node: Any
+
+    @property
+    def length(self) -> int:
+        """Tokens."""
+        return len(self.slots)
 
 
 def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> None:
@@ -29,55 +55,136 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
     reading: Reading | None = getattr(req, "v14_reading", None)
     if engine is None or reading is None or tree_cache is None or not reading.placements:
         return
-    if engine.memory.profile.options.reinstate == "reread":
-        return
     with engine.memory.guard("span"):
+        known = _cached(req, tree_cache, reading, len(reading.sequence.token_ids)).length
         for placement, position in zip(reading.placements, reading.sequence.starts, strict=True):
-            num_tokens = sum(event.num_tokens for event in reading.session.events(placement))
-            cached = _cached_indices(req, tree_cache, reading, position + num_tokens)
-            if len(cached) == position + num_tokens:
+            lengths = [event.num_tokens for event in reading.session.events(placement)]
+            if position + sum(lengths) <= known:
                 continue
-            has_head = len(cached) >= position
-            if not has_head or not _insert(
-                engine, req, tree_cache, reading, reading.session.span(placement, position), cached
-            ):
+            reading.way = reading.way or engine.memory.way(sum(lengths))
+            if reading.way == "reread":
+                return
+            begun = time.perf_counter()
+            if not _place(engine, req, tree_cache, reading, placement, list(accumulate(lengths, initial=position))):
                 engine.memory.counters["spans_reread"] += 1
                 return
             engine.memory.counters["spans_placed"] += 1
+            engine.memory.costs.note("kv", sum(lengths), time.perf_counter() - begun)
+
+
+def insert_head(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, head: int, states: States) -> bool:
+    """Put a running request's first `head` tokens into the tree with the states behind them.
+
+    Their KV is copied: the request's own slots stay its own, to be given to the tree or freed as the engine does.
+    """
+    cached = _cached(req, tree_cache, reading, head)
+    if cached.length == head:
+        return True
+    pool, row = engine.kv_pool, engine.slots(req, head)[cached.length :].long()
+
+    def fill(slots: torch.Tensor) -> None:
+        for layer in engine.memory.profile.geometry.layers:
+            for buffer in (pool.get_key_buffer(layer.index), pool.get_value_buffer(layer.index)):
+                buffer[slots] = buffer[row]
+
+    return _insert(engine, req, tree_cache, reading, head, cached, fill, states)
+
+
+def _place(
+    engine: Runtime, req: Any, tree_cache: Any, reading: Reading, placement: Placement, edges: Sequence[int]
+) -> bool:
+    """Insert what is missing of a span whose events stand between `edges`; False if it cannot stand there."""
+    found = _cached(req, tree_cache, reading, edges[-1])
+    if found.length == edges[-1]:
+        return True
+    states: States | None = None
+    if engine.states is not None:
+        # States are known at nodes alone: go on behind the last event that one of them ends with.
+        at_edges = (_cached(req, tree_cache, reading, edge) for edge in reversed(edges[:-1]) if edge <= found.length)
+        known = next((at for at in at_edges if at.length in edges), None)
+        if known is None:
+            return False
+        found, first = known, edges.index(known.length)
+        span = reading.session.span(placement, edges[0])
+        states = _behind(engine, tree_cache, found, span.engrams[first:])
+    elif found.length < edges[0]:
+        return False
+    else:
+        span = reading.session.span(placement, edges[0])
+
+    def fill(slots: torch.Tensor) -> None:
+        keys, values = (engine.to_pool(part[:, found.length - edges[0] :]) for part in (span.keys, span.values))
+        for slot, layer in enumerate(engine.memory.profile.geometry.layers):
+            for buffer, part in (
+                (engine.kv_pool.get_key_buffer(layer.index), keys),
+                (engine.kv_pool.get_value_buffer(layer.index), values),
+            ):
+                buffer[slots] = part[slot].to(buffer.dtype)
+
+    return _insert(engine, req, tree_cache, reading, edges[-1], found, fill, states)
+
+
+def _behind(engine: Runtime, tree_cache: Any, head: Cached, engrams: Sequence[Any]) -> States:
+    """The states behind events that stand behind a node."""
+    assert engine.states is not None
+    with engine.behind_forward():
+        states, inputs = engine.states.read(seams.state_slot(tree_cache, head.node) if head.length else None)
+        return advance(states, inputs, [engine.engram_to_pool(engram) for engram in engrams])
 
 
 def _key(req: Any, reading: Reading, length: int) -> RadixKey:
     return RadixKey(array("q", reading.sequence.token_ids[:length]), **seams.cache_key(req))
 
 
-def _cached_indices(req: Any, tree_cache: Any, reading: Reading, length: int) -> torch.Tensor:
-    """KV slots of the longest cached prefix of the sequence's first `length` tokens."""
+def _cached(req: Any, tree_cache: Any, reading: Reading, length: int) -> Cached:
+    """The longest usable prefix of the sequence's first `length` tokens."""
     match = tree_cache.match_prefix(MatchPrefixParams(key=_key(req, reading, length)))
-    return seams.matched_slots(tree_cache, match, req.extra_key)
+    return Cached(slots=seams.matched_slots(tree_cache, match, req.extra_key), node=match.last_device_node)
 
 
-def _insert(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, span: Span, cached: torch.Tensor) -> bool:
-    """Write what is not cached of the span into new slots and give them to the tree; False if there is no room."""
-    end = span.position + len(span.token_ids)
-    done = len(cached)
+def _insert(
+    engine: Runtime,
+    req: Any,
+    tree_cache: Any,
+    reading: Reading,
+    end: int,
+    cached: Cached,
+    fill: Callable[[torch.Tensor], None],
+    states: States | None,
+) -> bool:
+    """Give the tree new KV slots, filled by `fill`, behind what is cached, up to `end`; False if there is no room.
+
+    `states` are those at the end, None for a model that has none.
+    """
+    num_new = end - cached.length
     allocator = tree_cache.token_to_kv_pool_allocator
-    # Eviction must not take the very prefix that the span stands behind.
-    head = tree_cache.match_prefix(MatchPrefixParams(key=_key(req, reading, done))).last_device_node
-    held = tree_cache.inc_lock_ref(head)
+    state_slot: torch.Tensor | None = None
+    # Eviction must not take the very prefix that the new part stands behind.
+    held = tree_cache.inc_lock_ref(cached.node)
     try:
-        evict_from_tree_cache(tree_cache, end - done)
-        slots = allocator.alloc(end - done)
+        evict_from_tree_cache(tree_cache, num_new)
+        slots = allocator.alloc(num_new)
+        if slots is not None and engine.states is not None:
+            state_slot = engine.states.take(tree_cache, EvictParams(num_tokens=0, mamba_num=1))
+            if state_slot is None:
+                allocator.free(slots)
     finally:
-        tree_cache.dec_lock_ref(head, held.to_dec_params())
-    if slots is None:
+        tree_cache.dec_lock_ref(cached.node, held.to_dec_params())
+    if slots is None or (engine.states is not None and state_slot is None):
         return False
     slots = slots.clone()
-    pool = engine.kv_pool
-    for slot, layer in enumerate(engine.memory.profile.geometry.layers):
-        for buffer, part in (
-            (pool.get_key_buffer(layer.index), span.keys),
-            (pool.get_value_buffer(layer.index), span.values),
-        ):
-            buffer[slots] = part[slot, done - span.position :].to(device=buffer.device, dtype=buffer.dtype)
-    tree_cache.insert(InsertParams(key=_key(req, reading, end), value=torch.cat([cached, slots]), prev_prefix_len=done))
+    with engine.behind_forward():
+        fill(slots)
+        if engine.states is not None and state_slot is not None and states is not None:
+            engine.states.write(state_slot, *states)
+    result = tree_cache.insert(
+        InsertParams(
+            key=_key(req, reading, end),
+            value=torch.cat([cached.slots, slots]),
+            mamba_value=state_slot,
+            prev_prefix_len=cached.length,
+        )
+    )
+    if engine.states is not None and state_slot is not None and result.mamba_exist:
+        engine.states.give_back(state_slot)
     return True

@@ -49,6 +49,8 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
     refuse([*missing_hooks(), *server_args.refusals(args)])
     memory = Memory.open(load_profile(args.model_path), switches)
     if memory.available:
-        runtime.install(runtime.Runtime(memory, scheduler))
+        engine = runtime.Runtime(memory, scheduler)
+        refuse(server_args.refused_engine(scheduler.tp_worker.model_runner.attn_backend, engine.kv_pool))
+        runtime.install(engine)
         logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
     return result

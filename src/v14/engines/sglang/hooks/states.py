@@ -1,0 +1,134 @@
+"""Recurrent layers: their states in front of a prompt's new part go into the prefix cache, their engrams into the store.
+
+    sequence   [ head | span | new part ]
+    states           ▲                     a probe passes here: computed beside its prefill, put into the tree
+                            ▲              the span's own, advanced from the head's by the events' engrams (span.py)
+
+SGLang keeps states only where a request ended (or at its own checkpoints), and a prefix of the cache counts only as far
+as there are states. With those of the head in the tree, the request behind the probe begins at the new part, or at a
+span; without them all would be read again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from v14.engines.sglang import runtime, seams
+from v14.engines.sglang.hooks import span
+from v14.engines.sglang.reading import Reading
+from v14.engines.sglang.recording import Noting, Pass, Recording
+from v14.engines.sglang.recurrent import GatedDeltaRead, LayerRead, Mamba2Read, ShortConvRead
+from v14.engines.sglang.runtime import Runtime
+
+
+def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> None:
+    """Say what is wanted of a request's states, before its prefix is matched."""
+    engine = runtime.current()
+    reading: Reading | None = getattr(req, "v14_reading", None)
+    if engine is None or engine.states is None or reading is None or reading.recording is not None:
+        return
+    with engine.memory.guard("states"):
+        reading.recording = _recording(engine, reading)
+        engine.recording[req.rid] = req
+
+
+def _recording(engine: Runtime, reading: Reading) -> Recording:
+    rank = engine.memory.profile.options.engram_rank
+    head, events = None, []
+    if reading.is_probe:
+        head = reading.new_position or None
+    elif rank and reading.ticket.writes:
+        events = [
+            (reading.sequence.positions[cut.start], reading.sequence.positions[cut.start] + cut.event.num_tokens)
+            for cut in reading.session.unknown(reading.token_ids, reading.ticket.chat_id)
+        ]
+    return Recording(pool=engine.states, rank=rank, head=head, events=tuple(events))
+
+
+def compute_event_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
+    """Keep the prefix cache from serving new events behind the spans: what is not computed has no engram."""
+    reading: Reading | None = getattr(req, "v14_reading", None)
+    if runtime.current() is None or reading is None or reading.recording is None:
+        return max_prefix_len
+    behind = [start for start, _ in reading.recording.events if start >= reading.new_position]
+    return min([max_prefix_len, *behind])
+
+
+def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+    """Find out what the recurrent layers are to note in this pass, and let them see it."""
+    engine = runtime.current()
+    if engine is None or not engine.recording or not forward_batch.forward_mode.is_extend_without_speculative():
+        return original(runner, forward_batch, *args, **kwargs)
+    with engine.memory.guard("states"):
+        engine.noting = _noting(engine, forward_batch)
+    try:
+        return original(runner, forward_batch, *args, **kwargs)
+    finally:
+        engine.noting = []
+
+
+def _noting(engine: Runtime, batch: Any) -> list[Noting]:
+    noting: list[Noting] = []
+    first_row = 0
+    for index, (rid, start, length) in enumerate(
+        zip(batch.rids, batch.extend_prefix_lens_cpu, batch.extend_seq_lens_cpu, strict=True)
+    ):
+        req = engine.recording.get(rid)
+        if req is not None:
+            # The pools are asked for the slot in the pass itself, behind the engine's own copy-on-write.
+            slot = engine.states.slots(batch.req_pool_indices[index : index + 1])
+            part = Pass(start=int(start), length=int(length), first_row=first_row, slot=slot)
+            recording = req.v14_reading.recording
+            runs = recording.runs(part)
+            if runs:
+                noting.append((recording, part, runs))
+        first_row += length
+    return noting
+
+
+def read_gated_delta(
+    backend: Any, layer: Any, forward_batch: Any, mixed_qkv: torch.Tensor, a: Any, b: Any, **kwargs: Any
+) -> None:
+    """A Gated DeltaNet layer is about to read."""
+    _note(layer.layer_id, lambda: GatedDeltaRead(layer, mixed_qkv, a, b))
+
+
+def read_mamba2(
+    backend: Any, mixer: Any, hidden_states: Any, output: Any = None, layer_id: Any = None, *args: Any, **kwargs: Any
+) -> None:
+    """A Mamba2 layer is about to read."""
+    _note(layer_id, lambda: Mamba2Read(mixer, hidden_states))
+
+
+def read_short_conv(layer: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+    """A short convolution of LFM2 is about to read."""
+    _note(layer.layer_idx, lambda: ShortConvRead(layer, hidden_states))
+
+
+def _note(layer_id: int, read: Callable[[], LayerRead]) -> None:
+    engine = runtime.current()
+    if engine is None or not engine.noting:
+        return
+    with engine.memory.guard("states"):
+        layer = read()
+        place = engine.states.stack.indices.index(layer_id)
+        for recording, part, runs in engine.noting:
+            recording.note(place, layer, part, runs)
+
+
+def keep_head(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
+    """A probe ends: put its head, with the states behind it, into the prefix cache."""
+    engine = runtime.current()
+    reading: Reading | None = getattr(req, "v14_reading", None)
+    if engine is None or reading is None or reading.recording is None or not req.finished():
+        return
+    engine.recording.pop(req.rid, None)
+    head = reading.recording.head
+    if head is None or seams.kv_row(req) is None or seams.owned_length(req) < head:
+        return
+    with engine.memory.guard("head"):
+        states = reading.recording.head_states()
+        if states is not None:
+            span.insert_head(engine, req, tree_cache, reading, head, states)
+            engine.memory.counters["heads_kept"] += 1

@@ -1,0 +1,138 @@
+"""What one request did to the recurrent states, kept while it is read.
+
+    head    a probe: the states in front of its new part, where they are not in the prefix cache yet
+    events  a request that is stored, where engrams are kept: what each new event does, at the options' rank
+
+Nothing is computed for tokens that nobody asks for, and nothing of the layers' own work changes. A piece that was not
+read in one go from its start (its tokens came from the prefix cache) is not known in the end.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from v14.engines.sglang.recurrent import LayerRead, StatePool
+from v14.engram import advance, compose, compress, stack
+from v14.engram.factors import Factors, conv_tail
+from v14.kernels.engram import Events
+from v14.types import MAX_EVENT_TOKENS, Engram
+
+Run = tuple[int, int]
+"""Start and end of a run of tokens, as positions in a request's sequence."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pass:
+    """One request's share of a forward pass: `length` tokens from position `start` on, the rows from `first_row` on.
+
+    `slot` `[1]` is where its states stand, on the device.
+    """
+
+    start: int
+    length: int
+    first_row: int
+    slot: torch.Tensor
+
+    @property
+    def end(self) -> int:
+        """Position behind the last token."""
+        return self.start + self.length
+
+    def rows(self, start: int, end: int) -> slice:
+        """The rows of the positions [start, end)."""
+        return slice(self.first_row + start - self.start, self.first_row + end - self.start)
+
+
+@dataclass(kw_only=True)
+class Recording:
+    """`head` is where the states in front of the new part are wanted, `events` are the runs whose engrams are."""
+
+    pool: StatePool
+    rank: int
+    head: int | None = None
+    events: tuple[Run, ...] = ()
+    _heads: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    _engrams: dict[tuple[Run, int], tuple[int, Engram]] = field(default_factory=dict)
+
+    def runs(self, part: Pass) -> list[Run]:
+        """The runs to look at in a pass, ascending, each at most as long as an event."""
+        wanted = [(max(a, part.start), min(b, part.end)) for a, b in self.events]
+        if self.head is not None and part.start < self.head <= part.end:
+            edges = [*range(part.start, self.head, MAX_EVENT_TOKENS), self.head]
+            wanted += zip(edges[:-1], edges[1:], strict=True)
+        return sorted({(a, b) for a, b in wanted if a < b})
+
+    def note(self, layer: int, read: LayerRead, part: Pass, runs: list[Run]) -> None:
+        """Take up what the recurrent layer with place `layer` in the stack is about to read."""
+        before = self.pool.conv[layer, part.slot][0]
+        state = self.pool.temporal[layer, part.slot][0].float()
+        if part.start == 0:
+            before, state = torch.zeros_like(before), torch.zeros_like(state)
+        effects = self._effects(read, part, runs, before)
+        if self.head is not None and part.start < self.head <= part.end:
+            steps = [effects[run] for run in runs if run[1] <= self.head]
+            states, inputs = advance(state[None], before[None], steps)
+            self._heads[layer] = states[0], inputs[0]
+        for event in self.events:
+            run = max(event[0], part.start), min(event[1], part.end)
+            if run in effects:
+                self._add(event, layer, run, effects[run])
+
+    def _effects(self, read: LayerRead, part: Pass, runs: list[Run], before: torch.Tensor) -> dict[Run, Engram]:
+        """One layer's engram of every run, at full rank."""
+        reach = self.pool.stack.conv_width - 1
+        first, last = runs[0][0], runs[-1][1]
+        begin = max(part.start, first - reach)
+        seen = read.inputs(part.rows(begin, last))
+        missing = reach - (first - begin)
+        if missing:
+            # In front of this pass stands what the slot remembers of the passes before.
+            seen = torch.cat([before.mT[reach - missing :].to(seen.dtype), seen])
+        edges = sorted({edge for run in runs for edge in run})
+        bounds = torch.tensor([edge - first for edge in edges], dtype=torch.int32, device=seen.device)
+        events = read.events(part.rows(first, last), seen, bounds)
+        found = {}
+        for a, b in runs:
+            tail = conv_tail(seen[a - first + reach : b - first + reach], reach + 1)
+            found[a, b] = stack([] if events is None else [_factors(events, edges.index(a))], [tail])
+        return found
+
+    def _add(self, event: Run, layer: int, run: Run, effect: Engram) -> None:
+        effect = compress(effect, self.rank)
+        if run[0] != event[0]:
+            end, so_far = self._engrams.pop((event, layer), (-1, effect))
+            if end != run[0]:
+                return
+            effect = compress(compose(so_far, effect, conv_width=self.pool.stack.conv_width), self.rank)
+        self._engrams[event, layer] = run[1], effect
+
+    def head_states(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """States `[R, N, P, K]` fp32 and convolution inputs `[R, C, W - 1]` at `head`; None if it was not passed."""
+        layers = [self._heads.get(layer) for layer in range(len(self.pool.stack.indices))]
+        known = [layer for layer in layers if layer is not None]
+        if len(known) < len(layers):
+            return None
+        states, inputs = zip(*known, strict=True)
+        return torch.stack(states), torch.stack(inputs)
+
+    def engram(self, start: int, end: int) -> Engram | None:
+        """The engram of an event, on the CPU; None if it was not read whole."""
+        parts = [self._engrams.get(((start, end), layer)) for layer in range(len(self.pool.stack.indices))]
+        known = [part[1] for part in parts if part is not None and part[0] == end]
+        if len(known) < len(parts):
+            return None
+        names = known[0].tensors()
+        return Engram(**{name: torch.cat([layer.tensors()[name] for layer in known]).cpu() for name in names})
+
+
+Noting = tuple[Recording, Pass, list[Run]]
+"""What is to be noted of one request in one forward pass."""
+
+
+def _factors(events: Events, index: int) -> Factors:
+    """One event's effect as factors of full rank."""
+    write = events.write[index]
+    eye = torch.eye(write.shape[-1], device=write.device).expand(write.shape[0], -1, -1)
+    if events.erase is None:
+        return Factors(events.decay[index], eye[..., :0], eye[..., :0], write, eye)
+    return Factors(events.decay[index], events.erase[index], eye, write, eye)
