@@ -43,7 +43,7 @@ class TurnFormat:
                     position += len(opening) - 1
                     break
             position += 1
-        ends = [start for _, start, _ in opened[1:]] + [len(ids)]
+        ends = [*(start for _, start, _ in opened[1:]), *([len(ids)] if opened else [])]
         return [self._turn(ids, *turn, end) for turn, end in zip(opened, ends, strict=True)]
 
     def _turn(self, ids: tuple[int, ...], role: str, start: int, content_start: int, end: int) -> Turn:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from v14.events.turns import Turn
 from v14.reinstate.transcripts import Placement
@@ -27,13 +28,14 @@ class SpannedSequence:
 
 
 def new_part(turns: Sequence[Turn], silent_roles: Collection[str]) -> tuple[int, list[int]]:
-    """Where the new part begins: behind the last reply, or behind what the `silent_roles` said at the start.
+    """Where the new part begins: behind the last reply, or behind what the `silent_roles` said at the start; text without
+    turns is all new.
 
     Returned with the lengths at which an earlier prompt of this chat may have ended: where a reply's content begins.
     """
     new_start = 0
     prefixes = []
-    for turn, following in zip(turns, [*turns[1:], None], strict=True):
+    for turn, following in zip_longest(turns, turns[1:]):
         if turn.role == "assistant" and following is not None and turn.closing_start > turn.content_start:
             new_start = following.start
             prefixes.append(turn.content_start)

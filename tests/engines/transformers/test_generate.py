@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from tests.hf import asking, greedy, logits_of, native, remembering
+from tests.hf import asking, greedy, logits_of, native, options, remembering
 from tests.serving import turn
 from tests.tiny import FAMILIES, PLAIN, chat_ids, tiny_v14, turns_of
 from v14.errors import OptionError, StoreError, TraceCorruptError
@@ -89,6 +89,18 @@ def test_what_recalls_nothing_goes_on_from_the_probe(directory, plain, tmp_path)
         assert not model.v14_last.plan.events
         assert len(model.v14_last.plan.votes) == 2
         assert model.v14.counters["plans_empty"] == 1
+
+
+def test_a_prompt_without_turns_recalls_and_is_not_stored(model, plain, quiet_directory):
+    told, _ = told_and_question(quiet_directory)
+    greedy(model, told)
+    bare = list(range(300, 320))
+    with options(model, reinstate="reread"):  # The trace was left behind a system turn.
+        written = greedy(model, bare)
+    assert model.v14_last.span_position == 0
+    assert written == greedy(plain, [*model.v14_last.plan.token_ids, *bare]) != greedy(plain, bare)
+    assert model.v14.counters["events_stored"] == 1
+    assert not [name for name in model.v14.counters if name.startswith("failed_")]
 
 
 def test_a_restart_forgets_nothing(quiet_directory, tmp_path):

@@ -77,24 +77,21 @@ class MemoryCache(Cache):
             ]
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens. With recurrent layers there must be a checkpoint there, or `ValueError` is
-        raised; the beginning needs none."""
-        surplus = self.get_seq_length() - length
-        if surplus <= 0:
-            return
-        if self.has_states and length not in self._checkpoints and length != 0:
-            raise ValueError(f"no checkpoint at {length}, only at {sorted(self._checkpoints)}")
-        for layer in self.layers:
-            if isinstance(layer, DynamicLayer):
-                layer.crop(-surplus)
+        """Keep the first `length` tokens, also after an `append` that failed on the way. With recurrent layers there
+        must be a checkpoint there, or `ValueError` is raised; the beginning needs none."""
         if length == 0:
             for layer in self._recurrent():
                 layer.reset()
-        elif self.has_states:
+        elif length in self._checkpoints:
             for layer, noted in zip(self._recurrent(), self._checkpoints[length], strict=True):
                 for state, before in zip(_states(layer), noted, strict=True):
                     if state is not None and before is not None:
                         state.copy_(before)
+        elif self.has_states and length != self.get_seq_length():
+            raise ValueError(f"no checkpoint at {length}, only at {sorted(self._checkpoints)}")
+        for layer in self.layers:
+            if isinstance(layer, DynamicLayer) and layer.get_seq_length() > length:
+                layer.crop(length - layer.get_seq_length())
         self._checkpoints = {at: states for at, states in self._checkpoints.items() if at <= length}
         if self.recording is not None:
             self.recording.truncate(length)

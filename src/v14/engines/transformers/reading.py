@@ -170,9 +170,13 @@ def _place(model: Any, session: Session, cache: MemoryCache, sequence: SpannedSe
     num_tokens = sum(event.num_tokens for event in session.events(placement))
     way = memory.way(num_tokens)
     if way == "kv":
+        cache.checkpoint()
+        placed = False
         with memory.guard("reinstate"):
             cache.append(session.span(placement, start), model.device, model.dtype)
-        if cache.get_seq_length() == start:
+            placed = True
+        if not placed:
+            cache.truncate(start)
             return "reread"
     elif memory.profile.options.reinstate == "auto":
         # Read by itself, not with what follows: otherwise there would be nothing to measure.
