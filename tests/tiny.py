@@ -89,16 +89,21 @@ def tiny_checkpoint(family: str) -> Path:
 
 def tiny_v14(family: str, path: Path, **options: Any) -> Path:
     """A V14 directory at `path` of the tiny checkpoint, its voters arbitrary; `options` override `OPEN_OPTIONS`."""
-    source = tiny_checkpoint(family)
+    return v14_of(tiny_checkpoint(family), path, **options)
+
+
+def v14_of(source: Path, path: Path, **options: Any) -> Path:
+    """A V14 directory at `path` of any checkpoint with the tokenizer of `write_checkpoint`, as `tiny_v14`."""
     path.mkdir(parents=True, exist_ok=True)
     for file in source.iterdir():
         if file.name != "config.json":
             shutil.copyfile(file, path / file.name)
-    tiny_profile(family, **options).save(path)
+    profile = profile_of(source, **options)
+    profile.save(path)
     config = json.loads((source / "config.json").read_text())
     adapter = adapter_for(config)
     write_code(path, adapter)
-    data = {**v14_config(config, adapter), CONFIG_KEY: tiny_profile(family, **options).options.model_dump(mode="json")}
+    data = {**v14_config(config, adapter), CONFIG_KEY: profile.options.model_dump(mode="json")}
     (path / "config.json").write_text(json.dumps(data, indent=2) + "\n")
     return path
 
@@ -110,7 +115,11 @@ def tiny_options(**options: Any) -> Options:
 
 def tiny_profile(family: str, **options: Any) -> Profile:
     """The profile of the tiny checkpoint, with four arbitrary voters and a random null cue."""
-    source = tiny_checkpoint(family)
+    return profile_of(tiny_checkpoint(family), **options)
+
+
+def profile_of(source: Path, **options: Any) -> Profile:
+    """The profile of a checkpoint of at least four heads, as `tiny_profile`."""
     geometry = geometry_of(source)
     generator = torch.Generator().manual_seed(14)
     last = len(geometry.layers) - 1
@@ -178,9 +187,13 @@ def chat_ids(directory: Path, messages: list[tuple[str, str]], *, reply: bool = 
 
 
 def _build(family: str, path: Path) -> None:
-    _tokenizer().save_pretrained(path)
     torch.manual_seed(14)
-    model = _model(family).float().eval()
+    write_checkpoint(_model(family).float().eval(), path)
+
+
+def write_checkpoint(model: Any, path: Path) -> None:
+    """Save a model of random weights, some of them drawn anew, with the tokenizer and template above."""
+    _tokenizer().save_pretrained(path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("A_log"):
