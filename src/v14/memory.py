@@ -115,7 +115,7 @@ class Memory:
     def engram(
         self, start: int, end: int, read_engram: ReadEngram | None, dtype: torch.dtype | None = None
     ) -> Engram | None:
-        """The engram to keep of sequence positions [start, end): at the options' rank and in `dtype`, None for rank 0."""
+        """The engram to keep of sequence positions [start, end), at the options' rank in `dtype`; None for rank 0."""
         rank = self.profile.options.engram_rank
         if read_engram is None or rank == 0:
             return None
