@@ -216,7 +216,14 @@ def _write_what_released_configs_have(file: Path) -> None:
     if "linear_attention" in kinds:
         text["full_attention_interval"] = 1 + min(i for i, kind in enumerate(kinds) if kind != "linear_attention")
     if "layers_block_type" in text:
-        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+        letters = {
+            "linear_attention": "M",
+            "full_attention": "*",
+            "mamba": "M",
+            "attention": "*",
+            "mlp": "-",
+            "moe": "E",
+        }
         text["hybrid_override_pattern"] = "".join(letters[kind] for kind in text.pop("layers_block_type"))
         text["num_hidden_layers"] = len(text["hybrid_override_pattern"])
         text["mamba_n_groups"] = text["n_groups"]
