@@ -156,6 +156,8 @@ def test_layers_named_one_by_one_or_by_their_interval():
         nemotron({**SMALL, "hybrid_override_pattern": "M-*X"})
     lfm2 = ADAPTERS["Lfm2ForCausalLM"].geometry
     assert [layer.index for layer in lfm2({**SMALL, "full_attn_idxs": [2, 5]}).layers] == [2, 5]
+    with pytest.raises(UnsupportedModelError, match="no attention layer"):
+        lfm2({**SMALL, "full_attn_idxs": []})
 
 
 def test_a_nested_language_model_is_read_as_a_plain_one():

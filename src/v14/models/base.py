@@ -87,6 +87,11 @@ def checked(kinds: Sequence[str], known: Collection[str]) -> Sequence[str]:
     return kinds
 
 
+def indices_of(kind: str, kinds: Sequence[str]) -> tuple[int, ...]:
+    """Where the layers of a kind stand among all layers."""
+    return tuple(index for index, other in enumerate(kinds) if other == kind)
+
+
 def every(interval: int, num_layers: int, *, this: str, others: str) -> list[str]:
     """Kinds of layers where each `interval`-th is `this`: the default layout of most mixed families."""
     return [others if (index + 1) % interval else this for index in range(num_layers)]
@@ -100,7 +105,8 @@ def assemble(
     scaling: float,
     recurrent: RecurrentStack | None = None,
 ) -> Geometry:
-    """A geometry whose attention layers differ only by kind; layers of other kinds hold no KV."""
+    """A geometry whose attention layers differ only by kind; layers of other kinds hold no KV, and a recurrent stack
+    may turn out to have no layers."""
     if SLIDING in kinds and window is None:
         raise UnsupportedModelError("config.json has sliding layers but no 'sliding_window'")
     layers = tuple(
@@ -115,5 +121,5 @@ def assemble(
         num_kv_heads=shape.num_kv_heads,
         head_dim=shape.head_dim,
         layers=layers,
-        recurrent=recurrent,
+        recurrent=recurrent if recurrent is not None and recurrent.indices else None,
     )

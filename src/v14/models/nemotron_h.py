@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from v14.geometry import Geometry, RecurrentStack
-from v14.models.base import FULL, LINEAR, Adapter, assemble, checked, heads, required, text_config
+from v14.models.base import FULL, LINEAR, Adapter, assemble, checked, heads, indices_of, required, text_config
 
 MLP, MOE = "mlp", "moe"
 LETTERS = {"M": LINEAR, "*": FULL, "-": MLP, "E": MOE}
@@ -26,20 +26,19 @@ class NemotronH(Adapter):
         config = text_config(config)
         shape = heads(config, head_dim=128)
         kinds = _kinds(config)
-        indices = tuple(index for index, kind in enumerate(kinds) if kind == LINEAR)
         num_heads, head_dim = int(config.get("mamba_num_heads", 128)), int(config.get("mamba_head_dim", 64))
         num_groups = int(config.get("mamba_n_groups") or config.get("n_groups", 8))
         state_dim = int(config.get("ssm_state_size", 128))
         recurrent = RecurrentStack(
             kind="mamba2",
-            indices=indices,
+            indices=indices_of(LINEAR, kinds),
             num_heads=num_heads,
             key_dim=state_dim,
             value_dim=head_dim,
             conv_channels=num_heads * head_dim + 2 * num_groups * state_dim,
             conv_width=int(config.get("mamba_d_conv") or config.get("conv_kernel", 4)),
         )
-        return assemble(shape, kinds, {FULL: None}, None, shape.head_dim**-0.5, recurrent if indices else None)
+        return assemble(shape, kinds, {FULL: None}, None, shape.head_dim**-0.5, recurrent)
 
 
 def _kinds(config: Mapping[str, Any]) -> Sequence[str]:

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from v14.geometry import Geometry, RecurrentStack
-from v14.models.base import FULL, LINEAR, Adapter, assemble, every, heads, layer_types, required, text_config
+from v14.models.base import (
+    FULL,
+    LINEAR,
+    Adapter,
+    assemble,
+    every,
+    heads,
+    indices_of,
+    layer_types,
+    required,
+    text_config,
+)
 from v14.models.rope import rope_parameters, rotary
 
 
@@ -36,22 +47,17 @@ class Qwen35(Adapter):
         return layer_types(config, default=default, known=(FULL, LINEAR))
 
 
-def _delta_net(config: Mapping[str, Any], kinds: Sequence[str]) -> RecurrentStack | None:
+def _delta_net(config: Mapping[str, Any], kinds: Sequence[str]) -> RecurrentStack:
     """The Gated DeltaNet layers; queries, keys and values share one convolution."""
-    num_key_heads, num_value_heads = (
-        int(config.get(f"linear_num_{x}_heads", n)) for x, n in (("key", 16), ("value", 32))
-    )
-    key_dim, value_dim = (int(config.get(f"linear_{x}_head_dim", 128)) for x in ("key", "value"))
-    indices = tuple(index for index, kind in enumerate(kinds) if kind == LINEAR)
-    if not indices:
-        return None
+    num_key_heads, key_dim = int(config.get("linear_num_key_heads", 16)), int(config.get("linear_key_head_dim", 128))
+    num_heads, value_dim = int(config.get("linear_num_value_heads", 32)), int(config.get("linear_value_head_dim", 128))
     return RecurrentStack(
         kind="gated_delta",
-        indices=indices,
-        num_heads=num_value_heads,
+        indices=indices_of(LINEAR, kinds),
+        num_heads=num_heads,
         key_dim=key_dim,
         value_dim=value_dim,
-        conv_channels=2 * num_key_heads * key_dim + num_value_heads * value_dim,
+        conv_channels=2 * num_key_heads * key_dim + num_heads * value_dim,
         conv_width=int(config.get("linear_conv_kernel_dim", 4)),
     )
 

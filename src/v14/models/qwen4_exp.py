@@ -3,9 +3,9 @@
 - Attention is indexed: beyond `indexer_budget` tokens a query sees only the blocks that an index of its own selects,
   and that index keeps keys of its own (`indexer_head_dim` per token and layer), in blocks counted from the start of the
   sequence.
-- Some recurrent layers add embeddings of the last tokens (`ple_layer_ids`). They keep the ids of `ngram_size - 1` tokens
-  and a second, dilated convolution: (`ple_conv_kernel_size - 1`) * `ngram_size` inputs of `hc_count` * `hidden_size`
-  channels.
+- Some recurrent layers add embeddings of the last tokens (`ple_layer_ids`). They keep the ids of `ngram_size - 1`
+  tokens and a second, dilated convolution: (`ple_conv_kernel_size - 1`) * `ngram_size` inputs of `hc_count` *
+  `hidden_size` channels.
 
 A trace holds neither, so events of this family are not placed: they are read again, which makes all of it anew. Votes
 are taken as if every key were visible.
