@@ -28,10 +28,10 @@ class SpannedSequence:
 
 
 def new_part(turns: Sequence[Turn], silent_roles: Collection[str]) -> tuple[int, list[int]]:
-    """Where the new part begins: behind the last reply, or behind what the `silent_roles` said at the start; text without
-    turns is all new.
+    """Where the new part begins: behind the last reply, or behind what the `silent_roles` said at the start.
 
-    Returned with the lengths at which an earlier prompt of this chat may have ended: where a reply's content begins.
+    Without turns everything is new. Returned with the lengths at which an earlier prompt of this chat may have ended:
+    where a reply's content begins.
     """
     new_start = 0
     prefixes = []
