@@ -22,7 +22,7 @@ class Reading:
     `token_ids` are the client's own; `sequence` is what the engine reads. `queries[layer]` collects a probe's
     post-rotary queries `[n, heads, D]` from position `cue_start` of the sequence on, chunk by chunk; they become `cue`,
     on the CPU, which is there once the event `cue_copied` has passed (None: it is there). `recording` holds what is
-    wanted of recurrent states, `way` how the newest span comes back; both are decided when the request is first matched.
+    wanted of recurrent states, `way` how its spans come back; both are decided when the request is first matched.
     """
 
     ticket: Ticket

@@ -8,6 +8,7 @@ read in one go from its start (its tokens came from the prefix cache) is not kno
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -59,7 +60,7 @@ class Recording:
         wanted = [(max(a, part.start), min(b, part.end)) for a, b in self.events]
         if self.head is not None and part.start < self.head <= part.end:
             edges = [*range(part.start, self.head, MAX_EVENT_TOKENS), self.head]
-            wanted += zip(edges[:-1], edges[1:], strict=True)
+            wanted += pairwise(edges)
         return sorted({(a, b) for a, b in wanted if a < b})
 
     def note(self, layer: int, read: LayerRead, part: Pass, runs: list[Run]) -> None:

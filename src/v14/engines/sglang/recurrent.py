@@ -16,6 +16,7 @@ from torch.nn.functional import conv1d, silu, softplus
 
 from v14.geometry import Geometry, RecurrentStack
 from v14.kernels.engram import Events, gated_delta_events, mamba2_events
+from v14.types import Engram
 
 
 class StatePool:
@@ -35,7 +36,7 @@ class StatePool:
     def temporal(self) -> torch.Tensor:
         """States of all slots, `[R, slots, N, P, K]`; without elements where layers have none."""
         states: torch.Tensor = self._pool.mamba_pool.mamba_cache.temporal
-        return states if self.stack.num_heads else states.flatten(2)[..., :0, None, None]
+        return states if self.stack.num_heads else states.new_empty(*states.shape[:2], 0, 0, 0)
 
     def slots(self, req_pool_indices: torch.Tensor) -> torch.Tensor:
         """Slots of running requests, on the device."""
@@ -52,6 +53,12 @@ class StatePool:
         """Fill a slot `[1]` of one's own."""
         self.temporal[:, slot] = states[:, None].to(self.temporal)
         self.conv[:, slot] = inputs[:, None].to(self.conv)
+
+    def on_device(self, engram: Engram | None) -> Engram | None:
+        """An engram beside the states."""
+        if engram is None or self.conv.device.type == "cpu":
+            return engram
+        return Engram(**{name: tensor.to(self.conv.device) for name, tensor in engram.tensors().items()})
 
     def take(self, tree_cache: Any, evict: Any) -> torch.Tensor | None:
         """A free slot `[1]`, after `evict` if need be; None if there is no room."""
@@ -77,16 +84,14 @@ def refused_states(pool: Any, geometry: Geometry) -> list[str]:
     if found is None or tuple(sorted(found)) != stack.indices:
         return [f"recurrent layers {sorted(found or ())}: the V14 directory names {list(stack.indices)}"]
     states = pool.mamba_pool.mamba_cache
-    wanted = {
-        "convolution inputs": ([tuple(x.shape[2:]) for x in states.conv], [(stack.conv_channels, stack.conv_width - 1)])
-    }
+    found_shapes = [*(tuple(inputs.shape[2:]) for inputs in states.conv)]
+    expected: list[tuple[int, ...]] = [(stack.conv_channels, stack.conv_width - 1)]
     if stack.num_heads:
-        wanted["states"] = [tuple(states.temporal.shape[2:])], [(stack.num_heads, stack.value_dim, stack.key_dim)]
-    return [
-        f"{name} of shapes {shapes}: not served with memory, which expects {expected}"
-        for name, (shapes, expected) in wanted.items()
-        if shapes != expected
-    ]
+        found_shapes.append(tuple(states.temporal.shape[2:]))
+        expected.append((stack.num_heads, stack.value_dim, stack.key_dim))
+    if found_shapes != expected:
+        return [f"recurrent states of shapes {found_shapes}: not served with memory, which expects {expected}"]
+    return []
 
 
 class LayerRead(ABC):

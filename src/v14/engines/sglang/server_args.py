@@ -42,6 +42,10 @@ def _plain_kv(value: Any) -> bool:
     return value in (None, "auto", "bf16", "bfloat16", "float16", "fp16", "float32")
 
 
+def _wide_state(value: Any) -> bool:
+    return value in (None, "float32", "bfloat16")
+
+
 RULES: tuple[Rule, ...] = (
     Rule(argument="tp_size", serves=_one, remedy="serve with --tp-size 1"),
     Rule(argument="pp_size", serves=_one, remedy="serve with --pp-size 1"),
@@ -76,6 +80,16 @@ RULES: tuple[Rule, ...] = (
     Rule(argument="enable_two_batch_overlap", serves=_unset, remedy="leave out --enable-two-batch-overlap"),
     Rule(argument="enable_pdmux", serves=_unset, remedy="leave out --enable-pdmux"),
     Rule(argument="dllm_algorithm", serves=_unset, remedy="leave out --dllm-algorithm"),
+    Rule(
+        argument="mamba_radix_cache_strategy",
+        serves=lambda value: value in (None, "auto", "no_buffer", "extra_buffer"),
+        remedy="serve with --mamba-radix-cache-strategy no_buffer or extra_buffer",
+    ),
+    Rule(argument="enable_int8_mamba_checkpoint", serves=_unset, remedy="leave out --enable-int8-mamba-checkpoint"),
+    Rule(argument="enable_linear_replayssm", serves=_unset, remedy="leave out --enable-linear-replayssm"),
+    Rule(argument="enable_linear_replayssm_spec", serves=_unset, remedy="leave out --enable-linear-replayssm-spec"),
+    Rule(argument="enable_page_major_kv_layout", serves=_unset, remedy="leave out --enable-page-major-kv-layout"),
+    Rule(argument="mamba_ssm_dtype", serves=_wide_state, remedy="serve with --mamba-ssm-dtype float32 or bfloat16"),
     Rule(argument="speculative_algorithm", serves=_unset, remedy="leave out --speculative-algorithm"),
     Rule(argument="disaggregation_mode", serves=_null_mode, remedy="leave out --disaggregation-mode"),
     Rule(argument="skip_tokenizer_init", serves=_unset, remedy="leave out --skip-tokenizer-init"),

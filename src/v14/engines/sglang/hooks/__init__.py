@@ -28,7 +28,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.NEXT_ROUND, "before", states.begin),
     (seams.NEXT_ROUND, "before", span.place_before_match),
     (seams.MAX_PREFIX, "after", states.compute_event_tokens),
-    (seams.FORWARD, "around", states.watch_forward),
+    (seams.FORWARD, "before", states.watch_forward),
     (seams.READ_GATED_DELTA, "before", states.read_gated_delta),
     (seams.READ_MAMBA2, "before", states.read_mamba2),
     (seams.READ_SHORT_CONV, "before", states.read_short_conv),

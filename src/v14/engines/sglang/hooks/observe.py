@@ -53,4 +53,7 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> None:
         values = torch.stack([pool.get_value_buffer(layer)[slots] for layer in layers])
         return keys.cpu(), values.cpu()
 
-    reading.session.observe(token_ids, positions, read_kv, reading.ticket.chat_id)
+    recording = reading.recording
+    reading.session.observe(
+        token_ids, positions, read_kv, reading.ticket.chat_id, None if recording is None else recording.engram
+    )

@@ -129,7 +129,7 @@ def _behind(engine: Runtime, tree_cache: Any, head: Cached, engrams: Sequence[An
     assert engine.states is not None
     with engine.behind_forward():
         states, inputs = engine.states.read(seams.state_slot(tree_cache, head.node) if head.length else None)
-        return advance(states, inputs, [engine.engram_to_pool(engram) for engram in engrams])
+        return advance(states, inputs, [engine.states.on_device(engram) for engram in engrams])
 
 
 def _key(req: Any, reading: Reading, length: int) -> RadixKey:

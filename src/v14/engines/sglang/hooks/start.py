@@ -8,6 +8,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from v14.config import Switches
 from v14.engines.sglang import runtime, seams, server_args
 from v14.engines.sglang.directory import is_v14_directory, load_profile
+from v14.engines.sglang.recurrent import refused_states
 from v14.errors import V14Error
 from v14.memory import Memory
 
@@ -51,6 +52,7 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
     if memory.available:
         engine = runtime.Runtime(memory, scheduler)
         refuse(server_args.refused_engine(scheduler.tp_worker.model_runner.attn_backend, engine.kv_pool))
+        refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
         logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
     return result

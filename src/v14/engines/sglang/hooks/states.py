@@ -1,4 +1,4 @@
-"""Recurrent layers: their states in front of a prompt's new part go into the prefix cache, their engrams into the store.
+"""Recurrent layers: states in front of a prompt's new part go into the prefix cache, engrams of events into the store.
 
     sequence   [ head | span | new part ]
     states           ▲                     a probe passes here: computed beside its prefill, put into the tree
@@ -18,7 +18,7 @@ from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.hooks import span
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting, Pass, Recording
-from v14.engines.sglang.recurrent import GatedDeltaRead, LayerRead, Mamba2Read, ShortConvRead
+from v14.engines.sglang.recurrent import GatedDeltaRead, LayerRead, Mamba2Read, ShortConvRead, StatePool
 from v14.engines.sglang.runtime import Runtime
 
 
@@ -29,11 +29,11 @@ def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> No
     if engine is None or engine.states is None or reading is None or reading.recording is not None:
         return
     with engine.memory.guard("states"):
-        reading.recording = _recording(engine, reading)
+        reading.recording = _recording(engine, engine.states, reading)
         engine.recording[req.rid] = req
 
 
-def _recording(engine: Runtime, reading: Reading) -> Recording:
+def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     rank = engine.memory.profile.options.engram_rank
     head, events = None, []
     if reading.is_probe:
@@ -43,7 +43,7 @@ def _recording(engine: Runtime, reading: Reading) -> Recording:
             (reading.sequence.positions[cut.start], reading.sequence.positions[cut.start] + cut.event.num_tokens)
             for cut in reading.session.unknown(reading.token_ids, reading.ticket.chat_id)
         ]
-    return Recording(pool=engine.states, rank=rank, head=head, events=tuple(events))
+    return Recording(pool=pool, rank=rank, head=head, events=tuple(events))
 
 
 def compute_event_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
@@ -55,20 +55,18 @@ def compute_event_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
     return min([max_prefix_len, *behind])
 
 
-def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
-    """Find out what the recurrent layers are to note in this pass, and let them see it."""
+def watch_forward(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> None:
+    """Find out what the recurrent layers are to note in the pass that begins."""
     engine = runtime.current()
-    if engine is None or not engine.recording or not forward_batch.forward_mode.is_extend_without_speculative():
-        return original(runner, forward_batch, *args, **kwargs)
-    with engine.memory.guard("states"):
-        engine.noting = _noting(engine, forward_batch)
-    try:
-        return original(runner, forward_batch, *args, **kwargs)
-    finally:
-        engine.noting = []
+    if engine is None or engine.states is None:
+        return
+    engine.noting = []
+    if engine.recording and forward_batch.forward_mode.is_extend_without_speculative():
+        with engine.memory.guard("states"):
+            engine.noting = _noting(engine, engine.states, forward_batch)
 
 
-def _noting(engine: Runtime, batch: Any) -> list[Noting]:
+def _noting(engine: Runtime, pool: StatePool, batch: Any) -> list[Noting]:
     noting: list[Noting] = []
     first_row = 0
     for index, (rid, start, length) in enumerate(
@@ -76,8 +74,7 @@ def _noting(engine: Runtime, batch: Any) -> list[Noting]:
     ):
         req = engine.recording.get(rid)
         if req is not None:
-            # The pools are asked for the slot in the pass itself, behind the engine's own copy-on-write.
-            slot = engine.states.slots(batch.req_pool_indices[index : index + 1])
+            slot = pool.slots(batch.req_pool_indices[index : index + 1])
             part = Pass(start=int(start), length=int(length), first_row=first_row, slot=slot)
             recording = req.v14_reading.recording
             runs = recording.runs(part)
@@ -108,7 +105,7 @@ def read_short_conv(layer: Any, hidden_states: torch.Tensor, *args: Any, **kwarg
 
 def _note(layer_id: int, read: Callable[[], LayerRead]) -> None:
     engine = runtime.current()
-    if engine is None or not engine.noting:
+    if engine is None or engine.states is None or not engine.noting:
         return
     with engine.memory.guard("states"):
         layer = read()
