@@ -151,6 +151,7 @@ def test_without_its_engram_the_law_breaks(models, lacking, monkeypatch):
 
         monkeypatch.setattr(Session, "span", tailless)
         recalled = behind_span(model, head, prompt, lacking)[0]
+    logger.info("%s without %s %.1e", model.config.model_type, lacking, distance(recalled, read))
     assert distance(recalled, read) > 100 * ROUNDING
 
 
