@@ -9,7 +9,8 @@ import pytest
 import torch
 import transformers
 
-from tests.tiny import EVERY_FAMILY, REREAD_ONLY, tiny_checkpoint
+from tests.hf import options, remembering
+from tests.tiny import EVERY_FAMILY, REREAD_ONLY, chat_ids, tiny_checkpoint
 from v14.errors import OptionError, UnsupportedModelError, UpgradeError
 from v14.models import adapter_for
 from v14.profile import Profile
@@ -115,6 +116,21 @@ def test_transformers_loads_it(upgraded, family, memory, monkeypatch, tmp_path):
         if model.v14 is not None:
             model.v14.close()
         torch.testing.assert_close(logits_after(model), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_a_fact_told_is_recalled(upgraded, family, tmp_path):
+    """With the floor out of the way, since random weights find nothing: store, vote, plan and span all run."""
+    out, _ = upgraded(family)
+    told = chat_ids(out, [("user", "The garden door is blue.")])
+    asked = chat_ids(out, [("user", "What colour is the garden door?")])
+    with remembering(out, tmp_path) as model, options(model, recall_floor=-1e9, recall_ratio=0.0):
+        model.generate(torch.tensor([told]), max_new_tokens=1, v14_memory="write")
+        assert model.v14.store.flush(timeout_s=30)
+        model.generate(torch.tensor([asked]), max_new_tokens=2, v14_memory="read")
+        assert [event.role for event in model.v14_last.plan.events] == ["user"]
+        assert model.v14_last.reinstated == ("reread" if family in REREAD_ONLY else "kv")
+        assert not [name for name in model.v14.counters if name.startswith("failed")]
 
 
 def test_events_that_cannot_be_placed_are_not_placed_by_an_option(upgraded, tmp_path):

@@ -50,8 +50,8 @@ class Silent(Report):
 def separation_lines(measured: Mapping[str, Any], floor: float, ratio: float) -> list[str]:
     """What a profile's `measured` says, in words."""
     lines = [
-        f"voters: {measured['num_voters']} heads in layers {measured['first_layer']} to {measured['last_layer']} of "
-        f"{measured['num_layers']}, calibration {measured['calibration']}",
+        f"voters: {measured['num_voters']} heads in layers {measured['first_layer']} to {measured['last_layer']} "
+        f"({measured['num_layers']} of the model's layers have attention), calibration {measured['calibration']}",
         f"held-out questions ({measured['num_facts']} about facts, {measured['num_unrelated']} about nothing stored, "
         f"{measured['num_events']} events): top-1 {measured['top1']:.0%}, top-5 {measured['top5']:.0%}, "
         f"AUC {measured['auc']:.3f}",
