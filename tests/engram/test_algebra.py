@@ -128,6 +128,35 @@ def test_it_is_the_best_cut():
         assert torch.allclose(found, expected, rtol=1e-3)
 
 
+@pytest.mark.parametrize("rank", [1, 4, 8])
+def test_few_ranks_of_many(rank):
+    """Where the leading directions are found by iteration: within a percent of the best, the same every time."""
+    shape = stack_of("gated_delta", layers=1, heads=4, key_dim=96, value_dim=80)
+    engram = engram_of(read(shape, 120, 0, strength=0.05), 4)
+    kept = compress(engram, rank)
+    assert kept.write_keys.shape[-1] == kept.erase_left.shape[-1] == rank
+    products = engram.erase_left @ engram.erase_right.mT, engram.write_values @ engram.write_keys.mT
+    for found, product in zip(compression_error(engram, kept), products, strict=True):
+        values = torch.linalg.svdvals(product)
+        best = values[..., rank:].norm(dim=-1) / values.norm(dim=-1)
+        assert (found <= 1.01 * best).all()
+        assert (found >= best - 1e-6).all()
+    again = compress(engram, rank)
+    assert all(torch.equal(tensor, again.tensors()[name]) for name, tensor in kept.tensors().items())
+
+
+def test_few_ranks_of_few():
+    """Iteration is exact where the matrix has no more rank than asked for, whatever the number of its factors."""
+    shape = stack_of("mamba2", layers=1, heads=2, key_dim=64, value_dim=64)
+    few = engram_of(read(shape, 5, 0), 4)
+    redundant = few
+    for _ in range(20):  # the same five directions again and again
+        redundant = compose(redundant, few)
+    assert redundant.write_keys.shape[-1] == 105
+    _, error = compression_error(redundant, compress(redundant, 8))
+    assert error.max() < 1e-5
+
+
 @pytest.mark.parametrize("rank", [1, 2, 20])
 def test_a_narrow_dtype(rank):
     engram = engram_of(read(stack_of("gated_delta"), 9, 0), 4)

@@ -10,8 +10,6 @@ fp32's rounding of the chunk's whole log decay, 1e-5 where that is −100.
 Shapes in the comments: C tokens of a chunk, R rows of a block, K key dimension (both padded to powers of two).
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -19,15 +17,13 @@ import triton.language as tl
 from v14.engram.gated_delta import L2_EPS
 from v14.kernels.engram import Events
 
-CHUNK = 64
+CHUNK = 32
 MAX_ROWS = 64
 NUM_WARPS = 4
-PRECISION = "tf32x3"
-"""Of products on the GPU: three tf32 products give about fp32's own rounding."""
 
 
 @triton.jit
-def _inverse(lower: Any, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr) -> Any:
+def _inverse(lower: tl.tensor, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr) -> tl.tensor:
     """(I + lower)⁻¹ of a strictly lower triangular [C, C], C = 2 ** LEVELS.
 
     Inverses of neighbouring diagonal blocks D₁, D₂ become that of both by −D₂ L D₁ below them, at all places at once:
@@ -38,8 +34,7 @@ def _inverse(lower: Any, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.co
     below = (i % 2 == 1) & (j == i - 1)
     inverse = tl.where(i == j, 1.0, tl.where(below, -lower, 0.0))
     for level in tl.static_range(1, LEVELS):
-        size: tl.constexpr = 2**level
-        below = ((i // size) % 2 == 1) & (j // size == i // size - 1)
+        below = ((i >> level) % 2 == 1) & (j >> level == (i >> level) - 1)
         left = tl.dot(inverse, tl.where(below, lower, 0.0), input_precision=PRECISION)
         inverse -= tl.dot(left, inverse, input_precision=PRECISION)
     return inverse
@@ -47,8 +42,9 @@ def _inverse(lower: Any, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.co
 
 @triton.jit
 def _gated_delta(
-    k: Any, v: Any, g: Any, beta: Any, bounds: Any, decay: Any, out: Any,
-    k_token: Any, k_head: Any, v_token: Any, v_head: Any, g_token: Any, beta_token: Any,
+    k: tl.tensor, v: tl.tensor, g: tl.tensor, beta: tl.tensor, bounds: tl.tensor, decay: tl.tensor, out: tl.tensor,
+    k_token: tl.tensor, k_head: tl.tensor, v_token: tl.tensor, v_head: tl.tensor,
+    g_token: tl.tensor, beta_token: tl.tensor,
     N: tl.constexpr, GROUP: tl.constexpr, K: tl.constexpr, P: tl.constexpr,
     C: tl.constexpr, R: tl.constexpr, PADDED_K: tl.constexpr, LEVELS: tl.constexpr,
     ERASE: tl.constexpr, NORMALISE: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
@@ -100,8 +96,8 @@ def _gated_delta(
 
 @triton.jit
 def _mamba2(
-    x: Any, b: Any, dt: Any, a: Any, bounds: Any, decay: Any, out: Any,
-    x_token: Any, x_head: Any, b_token: Any, b_group: Any, dt_token: Any,
+    x: tl.tensor, b: tl.tensor, dt: tl.tensor, a: tl.tensor, bounds: tl.tensor, decay: tl.tensor, out: tl.tensor,
+    x_token: tl.tensor, x_head: tl.tensor, b_token: tl.tensor, b_group: tl.tensor, dt_token: tl.tensor,
     N: tl.constexpr, GROUP: tl.constexpr, K: tl.constexpr, P: tl.constexpr,
     C: tl.constexpr, R: tl.constexpr, PADDED_K: tl.constexpr, PRECISION: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -145,9 +141,10 @@ def gated_delta_events(
     chunk: int = CHUNK,
     max_rows: int = MAX_ROWS,
     num_warps: int = NUM_WARPS,
-    precision: str = PRECISION,
+    precision: str = "",
 ) -> Events:
-    """See `v14.kernels.engram.gated_delta_events`. `chunk` and `max_rows` are powers of two from 16 on."""
+    """See `v14.kernels.engram.gated_delta_events`. `chunk` and `max_rows` are powers of two from 16 on; `precision` is
+    Triton's name for how products are rounded (default: by the keys' dtype)."""
     k, v, g, beta = (_dense_last(tensor) for tensor in (k, v, g, beta))
     num_events, (_, num_heads, value_dim), key_dim = bounds.shape[0] - 1, v.shape, k.shape[2]
     decay = torch.empty(num_events, num_heads, device=k.device)
@@ -161,7 +158,7 @@ def gated_delta_events(
             k.stride(0), k.stride(1), values.stride(0), values.stride(1), g.stride(0), beta.stride(0),
             N=num_heads, GROUP=num_heads // k.shape[1], K=key_dim, P=num_rows,
             C=chunk, R=rows, PADDED_K=_padded(key_dim), LEVELS=chunk.bit_length() - 1,
-            ERASE=out is erase, NORMALISE=normalise, EPS=L2_EPS, PRECISION=precision,
+            ERASE=out is erase, NORMALISE=normalise, EPS=L2_EPS, PRECISION=precision or _precision(k),
             num_warps=num_warps, num_stages=1,
         )  # fmt: skip
     return Events(decay, erase, write)
@@ -177,9 +174,9 @@ def mamba2_events(
     chunk: int = CHUNK,
     max_rows: int = MAX_ROWS,
     num_warps: int = NUM_WARPS,
-    precision: str = PRECISION,
+    precision: str = "",
 ) -> Events:
-    """See `v14.kernels.engram.mamba2_events`. `chunk` and `max_rows` are powers of two from 16 on."""
+    """See `v14.kernels.engram.mamba2_events`; the options as in `gated_delta_events`."""
     x, b, dt, a = (_dense_last(tensor) for tensor in (x, b, dt, a))
     num_events, (_, num_heads, value_dim), key_dim = bounds.shape[0] - 1, x.shape, b.shape[2]
     decay = torch.empty(num_events, num_heads, device=x.device)
@@ -189,10 +186,15 @@ def mamba2_events(
         x, b, dt, a, bounds, decay, write,
         x.stride(0), x.stride(1), b.stride(0), b.stride(1), dt.stride(0),
         N=num_heads, GROUP=num_heads // b.shape[1], K=key_dim, P=value_dim,
-        C=chunk, R=rows, PADDED_K=_padded(key_dim), PRECISION=precision,
+        C=chunk, R=rows, PADDED_K=_padded(key_dim), PRECISION=precision or _precision(b),
         num_warps=num_warps, num_stages=1,
     )  # fmt: skip
     return Events(decay, None, write)
+
+
+def _precision(keys: torch.Tensor) -> str:
+    """One tf32 product (10 bits) rounds finer than bfloat16 inputs were (7 bits); three are about as good as fp32."""
+    return "tf32x3" if keys.dtype == torch.float32 else "tf32"
 
 
 def _dense_last(tensor: torch.Tensor) -> torch.Tensor:
