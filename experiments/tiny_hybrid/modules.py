@@ -80,8 +80,6 @@ class DeltaNet(nn.Module):
         """[B, T, E] from an empty state."""
         query, key, value = self.conv1d(self.in_proj_qkv(x_BTE)).split(self.widths, -1)
         query, key = (_unit(part.unflatten(-1, (self.key_heads, self.key_dim))) for part in (query, key))
-        repeats = self.value_heads // self.key_heads
-        query, key = query.repeat_interleave(repeats, 2), key.repeat_interleave(repeats, 2)
         value = value.unflatten(-1, (self.value_heads, self.value_dim))
         beta = self.in_proj_b(x_BTE).sigmoid()
         log_decay = -self.A_log.exp() * F.softplus(self.in_proj_a(x_BTE).float() + self.dt_bias)

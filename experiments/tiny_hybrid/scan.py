@@ -13,17 +13,18 @@ CHUNK = 64
 
 
 def gated_delta_rule(
-    query_BTHK: Tensor, key_BTHK: Tensor, value_BTHV: Tensor, log_decay_BTH: Tensor, beta_BTH: Tensor
+    query_BTGK: Tensor, key_BTGK: Tensor, value_BTHV: Tensor, log_decay_BTH: Tensor, beta_BTH: Tensor
 ) -> Tensor:
     """Outputs [B, T, H, V] of S ↦ αS(I − βkkᵀ) + βvkᵀ from an empty state, read with q/√K.
 
-    Queries and keys are given already normalized. Decays are accumulated in fp32; products are made in the dtype of
+    Queries and keys are given already normalized, each of their G heads for H/G value heads. Decays are accumulated in fp32; products are made in the dtype of
     `value_BTHV`, the state and the inverse in fp32. The chunk's triangular system is that of Yang et al. 2024, "Gated
     Delta Networks", section 3.3 (WY form).
     """
     dtype = value_BTHV.dtype
-    length = query_BTHK.shape[1]
-    query, key, value = (_chunked(x, length) for x in (query_BTHK, key_BTHK, value_BTHV))
+    length, repeats = value_BTHV.shape[1], value_BTHV.shape[2] // key_BTGK.shape[2]
+    query, key = (_chunked(x, length).repeat_interleave(repeats, 1) for x in (query_BTGK, key_BTGK))
+    value = _chunked(value_BTHV, length)
     log_decay, beta = (_chunked(x.unsqueeze(-1), length).float() for x in (log_decay_BTH, beta_BTH))
     query = query * query.shape[-1] ** -0.5
 
@@ -89,13 +90,14 @@ def mamba2_scan(
 
 def _chunked(x_BTHD: Tensor, length: int) -> Tensor:
     """[B, T, H, D] as [B, H, N, C, D], zeros behind the end."""
-    padded = F.pad(x_BTHD, (0, 0, 0, 0, 0, -length % CHUNK))
+    # Padding by nothing is skipped: compiled, its derivative has other strides than it is traced with.
+    padded = F.pad(x_BTHD, (0, 0, 0, 0, 0, -length % CHUNK)) if length % CHUNK else x_BTHD
     return padded.unflatten(1, (-1, CHUNK)).permute(0, 3, 1, 2, 4)
 
 
 def _joined(x_BHNCD: Tensor, length: int) -> Tensor:
     """The inverse of `_chunked`."""
-    return x_BHNCD.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :length]
+    return x_BHNCD.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :length].contiguous()
 
 
 def _decays(decay_BHNC1: Tensor) -> Tensor:
