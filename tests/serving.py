@@ -105,6 +105,6 @@ def stream_and_drop(server: Server, ids: list[int], *, namespace: str) -> None:
 
 def flush_cache(server: Server) -> None:
     """Empty the engine's prefix cache, so that nothing read before can stand in for what is placed."""
-    request = urllib.request.Request(server.url + "/flush_cache", b"", method="POST")
+    request = urllib.request.Request(server.url + "/flush_cache?timeout=30", b"", method="POST")
     with urllib.request.urlopen(request, timeout=60) as reply:
         assert reply.status == 200

@@ -1,0 +1,1 @@
+"""What a machine with one GPU measures; every command also runs on a CPU, as a smoke test."""

@@ -1,0 +1,137 @@
+"""Random bf16 checkpoints in shapes that GPU kernels accept, and the V14 directories of them.
+
+Small enough to be made where they are needed, in seconds; heads and states have the sizes of the released models
+(heads of 64 to 256, Gated DeltaNet states 128 by 128, Mamba2 states 64 by 128). Qwen3.5 comes in the form that takes
+pictures, the only one that SGLang 0.5.17 has.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_checkpoint
+
+FAMILIES = ("llama", "qwen3_5", "qwen3_5_moe", "nemotron_h", "gpt_oss", "lfm2")
+
+_WIDE: dict[str, Any] = {
+    **SHAPE,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 8,
+    "initializer_range": 0.05,
+    "max_position_embeddings": 32768,
+}
+_EXPERTS: dict[str, Any] = {**EXPERTS, "num_experts": 8, "moe_intermediate_size": 128}
+_DELTA_NET: dict[str, Any] = {
+    **_WIDE,
+    "num_hidden_layers": 6,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention"] * 2,
+    "head_dim": 256,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10_000_000.0,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [11, 11, 10],
+        "mrope_interleaved": True,
+    },
+}
+_MAMBA: dict[str, Any] = {
+    **_WIDE,
+    "head_dim": 128,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 64,
+    "n_groups": 2,
+    "ssm_state_size": 128,
+    "chunk_size": 128,
+    "hybrid_override_pattern": "M-M*MM-*",
+}
+_SINKS: dict[str, Any] = {
+    **_WIDE,
+    "num_hidden_layers": 4,
+    "head_dim": 64,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "sliding_window": 128,
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 150_000.0,
+        "factor": 32.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 4096,
+    },
+}
+_CONV: dict[str, Any] = {
+    **_WIDE,
+    "num_hidden_layers": 6,
+    "layer_types": ["conv", "conv", "full_attention"] * 2,
+    "num_attention_heads": 4,
+    "tie_word_embeddings": True,
+    "block_auto_adjust_ff_dim": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+}
+_EYES: dict[str, Any] = {
+    **EYES,
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "out_hidden_size": 256,
+    "deepstack_visual_indexes": [],
+}
+
+_PROCESSOR: dict[str, dict[str, Any]] = {
+    "preprocessor_config.json": {
+        "image_processor_type": "Qwen2VLImageProcessorFast",
+        "processor_class": "Qwen3VLProcessor",
+    },
+    "video_preprocessor_config.json": {
+        "video_processor_type": "Qwen3VLVideoProcessor",
+        "processor_class": "Qwen3VLProcessor",
+    },
+}
+"""What SGLang asks of a model that takes pictures before it reads any text."""
+
+
+def checkpoint(family: str, path: Path) -> Path:
+    """A plain checkpoint of `family` at `path`, the same weights every time."""
+    torch.manual_seed(14)
+    model = _model(family).eval()
+    write_checkpoint(model, path)
+    if hasattr(model.config, "vision_config"):
+        for name, content in _PROCESSOR.items():
+            (path / name).write_text(json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def v14_directory(family: str, path: Path, **options: Any) -> Path:
+    """A V14 directory at `path`, beside which the plain checkpoint stays; `options` override those of open recall."""
+    return v14_of(checkpoint(family, path.with_name(f"{path.name}-plain")), path, **options)
+
+
+def _model(family: str) -> Any:
+    import transformers as hf
+
+    dtype = {"dtype": "bfloat16"}
+    if family == "llama":
+        return hf.LlamaForCausalLM(hf.LlamaConfig(**_WIDE, **dtype, head_dim=128)).bfloat16()
+    if family == "qwen3_5":
+        text = {**_DELTA_NET, **dtype}
+        config = hf.Qwen3_5Config(text_config=text, vision_config=_EYES, **dtype)
+        return hf.Qwen3_5ForConditionalGeneration(config).bfloat16()
+    if family == "qwen3_5_moe":
+        text = {**_DELTA_NET, **_EXPERTS, **dtype, "shared_expert_intermediate_size": 128}
+        config = hf.Qwen3_5MoeConfig(text_config=text, vision_config=_EYES, **dtype)
+        return hf.Qwen3_5MoeForConditionalGeneration(config).bfloat16()
+    if family == "nemotron_h":
+        return hf.NemotronHForCausalLM(hf.NemotronHConfig(**_MAMBA, **dtype)).bfloat16()
+    if family == "gpt_oss":
+        return hf.GptOssForCausalLM(hf.GptOssConfig(**_SINKS, **dtype)).bfloat16()
+    if family == "lfm2":
+        return hf.Lfm2ForCausalLM(hf.Lfm2Config(**_CONV, **dtype)).bfloat16()
+    raise ValueError(f"no checkpoint of family {family!r}; there are {', '.join(FAMILIES)}")
