@@ -6,7 +6,7 @@ from transformers import GenerationConfig
 
 from tests.hf import asking, greedy, logits_of, native, options, remembering
 from tests.serving import turn
-from tests.tiny import FAMILIES, PLAIN, chat_ids, tiny_v14, turns_of
+from tests.tiny import EVERY_FAMILY, FAMILIES, PLAIN, chat_ids, tiny_v14, turns_of
 from v14.errors import OptionError, StoreError, TraceCorruptError
 from v14.types import MAX_EVENT_TOKENS
 
@@ -49,16 +49,16 @@ def fact_in_front(directory):
     return head + fact + question[len(head) :]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_empty_store_writes_what_the_plain_model_writes(family, tmp_path):
     directory = tiny_v14(family, tmp_path / "model", write_generated=False)
     plain = native(directory)
     with remembering(directory, tmp_path / "memory") as model:
-        for seed in range(5):
+        for seed in range(3):
             ids = turn(directory, "user", 20 + 17 * seed, seed=seed) + asking(directory)
             assert greedy(model, ids, v14_namespace=f"n{seed}") == greedy(plain, ids)
             assert model.v14_last.plan.reason == "nothing is stored"
-        assert model.v14.counters["events_stored"] == 5
+        assert model.v14.counters["events_stored"] == 3
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,7 +8,9 @@ import torch
 from tests.hf import asking, greedy, logits_of, native, options, remembering
 from tests.tiny import chat_ids, tiny_v14, turns_of
 from v14.engines.transformers.cache import MemoryCache
+from v14.engines.transformers.reading import read_behind
 from v14.memory import Session
+from v14.reinstate.transcripts import Placement
 from v14.types import MAX_EVENT_TOKENS
 
 SYSTEM = ("system", "Remember the morning train.")
@@ -166,6 +168,26 @@ def test_auto_tries_both_ways_and_then_takes_the_cheaper(model, plain, directory
             taken.append(model.v14_last.reinstated)
     assert taken[:2] == ["kv", "reread"]
     assert taken[2:] == [model.v14.costs.choose(model.v14_last.plan.events[0].num_tokens)] * 2
+
+
+@pytest.mark.parametrize("parts", ["kv", "engram", "both"])
+def test_an_experiment_places_what_it_wants_and_generates_behind_it(model, plain, directory, parts):
+    told, question = told_and_question(directory)
+    head = chat_ids(directory, [SYSTEM], reply=False)
+    greedy(model, told)
+    session = model.v14.session()
+    [fact] = model.v14.store.events("default")
+    placement = Placement(index=len(head), event_ids=(fact.id,))
+    span = session.span(placement, len(head))
+    with torch.no_grad():
+        reading = read_behind(model, session, question, span, parts)
+    sequence = list(reading.sequence.token_ids)
+    assert [sequence[position] for position in reading.sequence.positions] == question
+    together = head + list(fact.token_ids) + question[len(head) :]
+    assert sequence == (question if parts == "engram" else together)
+    found = scores(model, sequence, past_key_values=reading.cache, v14_memory="off")[0]
+    distance = (found - scores(plain, together)[0]).abs().max()
+    assert distance < ROUNDING if parts == "both" else distance > 100 * ROUNDING
 
 
 def test_plain_forward_is_untouched(model, plain):
