@@ -3,8 +3,10 @@ events read in one request, stored, recalled in another and the prompt read behi
 
 import pytest
 
-from tests.serving import distributions, flush_cache, generate, serving, turn
-from tests.tiny import FAMILIES, tiny_checkpoint, tiny_v14, turns_of
+from tests.hybrid_serving import serving_of
+from tests.serving import distributions, flush_cache, generate, turn
+from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from v14.types import MAX_EVENT_TOKENS
 
 pytestmark = pytest.mark.engine
 
@@ -21,12 +23,38 @@ EVENT_LENGTHS = {
 }
 
 
-@pytest.fixture(scope="module", params=[*((family, "kv") for family in FAMILIES), ("llama", "reread")], ids=" ".join)
+SERVED = (
+    ("llama", "kv"),
+    ("qwen2", "kv"),
+    ("qwen3", "kv"),
+    ("gemma3", "kv"),
+    ("llama", "reread"),
+    ("qwen3_5", "kv"),
+    ("nemotron_h", "kv"),
+)
+SLOWLY = (
+    ("lfm2", "kv"),
+    ("qwen3_5", "reread"),
+    ("nemotron_h", "reread"),
+    ("lfm2", "reread"),
+)
+"""Families and ways of every run, and of the slow ones: starting a server takes longer than its whole law."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(pytest.param(case, id=" ".join(case)) for case in SERVED),
+        *(pytest.param(case, id=" ".join(case), marks=pytest.mark.slow) for case in SLOWLY),
+    ],
+)
 def served(request, tmp_path_factory):
     family, reinstate = request.param
     base = tmp_path_factory.mktemp(family)
-    model_dir = tiny_v14(family, base / "model", write_generated=False, reinstate=reinstate)
-    with serving(model_dir, base / "memory") as server:
+    # Every event's effect on recurrent states at full rank: an event has at most that many tokens.
+    options = {"reinstate": reinstate, "engram_rank": MAX_EVENT_TOKENS}
+    model_dir = tiny_v14(family, base / "model", write_generated=False, **options)
+    with serving_of(family, model_dir, base / "memory") as server:
         yield tiny_checkpoint(family), server, reinstate
 
 

@@ -156,7 +156,10 @@ CALLED: tuple[Called, ...] = (
             ("base_prefix_cache.BasePrefixCache.dec_lock_ref", ("self", "node", "params")),
             ("base_prefix_cache.EvictParams", ("num_tokens", "mamba_num")),
             ("common.evict_from_tree_cache", ("tree_cache", "num_tokens")),
-            ("unified_cache.unified_tree_core.UnifiedTreeCore.get_component_device_value", ("self", "node_id")),
+            (
+                "unified_cache.unified_tree_core_interface.UnifiedTreeCoreInterface.get_component_device_value",
+                ("self", "node_id"),
+            ),
         )
     ),
 )

@@ -1,0 +1,93 @@
+"""Hybrid models in a real server: recurrent states in the prefix cache, over several turns, beside each other."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.hybrid_serving import serving_of
+from tests.serving import distributions, flush_cache, generate, turn
+from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from v14.types import MAX_EVENT_TOKENS
+
+pytestmark = pytest.mark.engine
+
+FAMILY = "qwen3_5"
+CHUNK = 96
+"""Tokens that the engine reads at once: prompts and heads are read in several passes."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    place = tmp_path_factory.mktemp(FAMILY)
+    model_dir = tiny_v14(FAMILY, place / "model", write_generated=False, engram_rank=MAX_EVENT_TOKENS)
+    with serving_of(FAMILY, model_dir, place / "memory", "--chunked-prefill-size", str(CHUNK)) as running:
+        yield running
+        # An idle engine counts its slots of KV and of states, and ends itself when one is missing.
+        time.sleep(2)
+        assert running.running
+        assert running.tracebacks() == 0
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return tiny_checkpoint(FAMILY)
+
+
+@pytest.fixture(scope="module")
+def head(checkpoint):
+    return turn(checkpoint, "system", 150, seed=1)
+
+
+def asked(checkpoint, seed, num_tokens=30):
+    return [*turn(checkpoint, "user", num_tokens, seed=seed), *turns_of(checkpoint).openings["assistant"]]
+
+
+def difference(one, other):
+    rows = zip(distributions(one), distributions(other), strict=True)
+    return max(abs(a[token] - b[token]) for a, b in rows for token in a)
+
+
+def test_an_empty_memory_changes_nothing(server, checkpoint, head):
+    prompt = head + asked(checkpoint, 7, 200)
+    remembering = generate(server, prompt, logprobs=True, namespace="empty", mode="both")
+    flush_cache(server)
+    without = generate(server, prompt, logprobs=True, namespace="empty", mode="off")
+    assert distributions(remembering) == distributions(without)
+
+
+def test_a_conversation_keeps_its_spans_and_its_cached_prefix(server, checkpoint, head):
+    told = [token for seed in (20, 21) for token in turn(checkpoint, "user", 50, seed=seed)]
+    generate(server, head + told, namespace="talk")
+    flush_cache(server)
+
+    first = head + asked(checkpoint, 22)
+    one = generate(server, first, logprobs=True, namespace="talk")
+    assert [event["num_tokens"] for event in one["meta_info"]["v14"]["recalled"]] == [50, 50]
+    second = [*first, *one["output_ids"], *turns_of(checkpoint).closing, *asked(checkpoint, 23)]
+    two = generate(server, second, logprobs=True, namespace="talk")
+    third = [*second, *two["output_ids"], *turns_of(checkpoint).closing, *asked(checkpoint, 24)]
+    three = generate(server, third, logprobs=True, namespace="talk")
+
+    for prompt, reply in ((first, one), (second, two), (third, three)):
+        read = [*head, *told, *prompt[len(head) :]]
+        assert difference(reply, generate(server, read, logprobs=True, namespace="talk", mode="off")) < 1e-4
+    # Each turn begins where the one before it ended: nothing of the conversation is read again, spans included.
+    for prompt, reply in ((first, two), (second, three)):
+        assert reply["meta_info"]["cached_tokens"] >= len(prompt)
+
+
+def test_requests_beside_each_other_keep_their_states_apart(server, checkpoint, head):
+    def run(number, order):
+        namespace = f"{order} {number}"
+        generate(server, head + turn(checkpoint, "user", 40 + 9 * number, seed=number), namespace=namespace)
+        return generate(server, head + asked(checkpoint, 30 + number), logprobs=True, namespace=namespace)
+
+    alone = [run(number, "alone") for number in range(6)]
+    flush_cache(server)
+    with ThreadPoolExecutor(6) as threads:
+        together = list(threads.map(lambda number: run(number, "together"), range(6)))
+    for one, other in zip(alone, together, strict=True):
+        assert one["meta_info"]["v14"]["recalled"]
+        assert one["output_ids"] == other["output_ids"]
+        assert difference(one, other) < 1e-4

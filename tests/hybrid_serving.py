@@ -1,0 +1,24 @@
+"""Serving tiny V14 directories of any family on a CPU: what hybrid models need beside the other arguments."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tests.serving import serving
+from tests.tiny import HYBRIDS
+from v14.check.server import Server
+
+NO_BUFFER = ("--mamba-radix-cache-strategy", "no_buffer", "--disable-overlap-schedule")
+"""SGLang's other strategy is for GPUs; this one does without overlap scheduling."""
+
+FEW_STATES = ("--max-mamba-cache-size", "48")
+"""Slots of recurrent states: SGLang would take most of the memory for them."""
+
+EXACT_INPUTS = {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
+"""SGLang keeps the convolutions' last inputs in bf16, whatever the model's dtype is."""
+
+
+def serving_of(family: str, model_dir: Path, home: Path, *arguments: str) -> AbstractContextManager[Server]:
+    """`serving`, with what the family needs to be exact in fp32."""
+    if family not in HYBRIDS:
+        return serving(model_dir, home, *arguments)
+    return serving(model_dir, home, *NO_BUFFER, *FEW_STATES, *arguments, **EXACT_INPUTS)
