@@ -17,17 +17,28 @@ ROOT = Path(__file__).parent.parent.parent
 BOUNDS = (0, 1, 4, 4, 68, 70)
 
 
+def run_apart(module, **environ):
+    """What another Python process prints: whether Triton interprets is decided when it is imported."""
+    pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be run or compiled here")
+    run = subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"} | environ,
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
 @pytest.fixture(scope="module")
 def interpreted():
     """Errors of the Triton kernels by case."""
-    pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted here")
-    environ = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.interpret"],
-        cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    return {result["case"]: result["error"] for result in json.loads(run.stdout.splitlines()[-1])}
+    *_, results = run_apart("tests.kernels.interpret", TRITON_INTERPRET="1")
+    return {result["case"]: result["error"] for result in json.loads(results)}
+
+
+def test_triton_compiles_for_a_gpu(tmp_path):
+    lines = run_apart("tests.kernels.compile", TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
+    assert lines == ["_gated_delta True", "_gated_delta True", "_mamba2 True"]
 
 
 def test_triton_agrees_with_naive(interpreted):
