@@ -82,7 +82,7 @@ class DeltaNet(nn.Module):
         query, key = (_unit(part.unflatten(-1, (self.key_heads, self.key_dim))) for part in (query, key))
         value = value.unflatten(-1, (self.value_heads, self.value_dim))
         beta = self.in_proj_b(x_BTE).sigmoid()
-        log_decay = -self.A_log.exp() * F.softplus(self.in_proj_a(x_BTE).float() + self.dt_bias)
+        log_decay = -self.A_log.exp() * _softplus(self.in_proj_a(x_BTE).float() + self.dt_bias)
         output = self.norm(gated_delta_rule(query, key, value, log_decay, beta))
         gate = self.in_proj_z(x_BTE).unflatten(-1, (self.value_heads, self.value_dim))
         return self.out_proj((output * F.silu(gate.float())).to(x_BTE.dtype).flatten(2))
@@ -188,7 +188,7 @@ class Mamba2(nn.Module):
         """[B, T, E] from an empty state."""
         gate, mixed, step = self.in_proj(x_BTE).split((self.width, sum(self.widths), self.heads), -1)
         x, write, read = self.conv1d(mixed).split(self.widths, -1)
-        step = F.softplus(step.float() + self.dt_bias).clamp(min=self.least_step)
+        step = _softplus(step.float() + self.dt_bias).clamp(min=self.least_step)
         output = mamba2_scan(
             x.unflatten(-1, (self.heads, self.dim)),
             step,
@@ -313,6 +313,11 @@ def _attention(query_BTHD: Tensor, key_BTGD: Tensor, value_BTGD: Tensor) -> Tens
     repeats = query_BTHD.shape[2] // key_BTGD.shape[2]
     key, value = (x.repeat_interleave(repeats, 2).transpose(1, 2) for x in (key_BTGD, value_BTGD))
     return F.scaled_dot_product_attention(query_BTHD.transpose(1, 2), key, value, is_causal=True).transpose(1, 2)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """log(1 + eˣ). The library's own has a derivative that, compiled, gets other strides than it is traced with."""
+    return torch.logaddexp(x, torch.zeros_like(x))
 
 
 def _step_bias(heads: int) -> Tensor:
