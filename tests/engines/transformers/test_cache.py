@@ -90,9 +90,22 @@ def test_recurrent_states_go_back_only_to_checkpoints(family, plain, new_cache):
     with pytest.raises(ValueError, match=r"no checkpoint at 30, only at \[20\]"):
         cache.truncate(30)
     assert cache.get_seq_length() == 40
-    cache.truncate(40)
     cache.truncate(20)
     assert cache.get_seq_length() == 20
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "lfm2"], indirect=True)
+def test_a_checkpoint_behind_placed_tokens_alone_knows_that_nothing_was_read(plain, new_cache, geometry):
+    told, cache, straight = new_cache(), new_cache(), new_cache()
+    read(plain, tokens(30), told)
+    keys, values = told.read(0, 30)
+    span = Span(position=0, token_ids=(7,) * 30, keys=keys, values=values)
+    for each in (cache, straight):
+        each.append(span, CPU, torch.float32)
+    cache.checkpoint()
+    read(plain, tokens(9, seed=1), cache)
+    cache.truncate(30)
+    assert torch.equal(read(plain, tokens(9, seed=2), cache), read(plain, tokens(9, seed=2), straight))
 
 
 @pytest.mark.parametrize("head", [0, 5])

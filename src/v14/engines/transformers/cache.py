@@ -78,21 +78,19 @@ class MemoryCache(Cache):
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, also after an `append` that failed on the way. With recurrent layers there
-        must be a checkpoint there, or `ValueError` is raised; the beginning needs none."""
+        must be a checkpoint there, or `ValueError` is raised; the beginning needs none. Checkpoints are used up."""
         if length == 0:
             for layer in self._recurrent():
                 layer.reset()
         elif length in self._checkpoints:
             for layer, noted in zip(self._recurrent(), self._checkpoints[length], strict=True):
-                for state, before in zip(_states(layer), noted, strict=True):
-                    if state is not None and before is not None:
-                        state.copy_(before)
+                _restore(layer, noted)
         elif self.has_states and length != self.get_seq_length():
             raise ValueError(f"no checkpoint at {length}, only at {sorted(self._checkpoints)}")
         for layer in self.layers:
             if isinstance(layer, DynamicLayer) and layer.get_seq_length() > length:
                 layer.crop(length - layer.get_seq_length())
-        self._checkpoints = {at: states for at, states in self._checkpoints.items() if at <= length}
+        self._checkpoints.clear()
         if self.recording is not None:
             self.recording.truncate(length)
         if hasattr(self, "position_ids"):
@@ -121,6 +119,7 @@ class MemoryCache(Cache):
         if self.recording is not None:
             num_tokens = 0 if parts == "engram" else len(span.token_ids)
             self.recording.place(num_tokens, self._conv_inputs(device, dtype))
+        self._checkpoints.clear()
 
     def read(self, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values `[L, T, H, D]` of positions [start, end) on the CPU; `ValueError` if not all are cached."""
@@ -176,3 +175,13 @@ class MemoryCache(Cache):
 
 def _states(layer: LinearAttentionCacheLayerMixin) -> list[torch.Tensor | None]:
     return [*layer.conv_states.values(), *layer.recurrent_states.values()]
+
+
+def _restore(layer: LinearAttentionCacheLayerMixin, noted: Sequence[torch.Tensor | None]) -> None:
+    """States as noted; none noted where there are some now means that the layer had not read anything yet."""
+    for state, before in zip(_states(layer), noted, strict=True):
+        if before is not None:
+            state.copy_(before)
+        elif state is not None:
+            layer.reset()
+            return
