@@ -19,6 +19,7 @@ from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
 from v14.engines.sglang.ticket import Ticket
+from v14.engines.sglang.timing import Timer
 from v14.memory import Memory
 from v14.recall.cue import build_cue, gather
 from v14.types import Cue, Plan
@@ -47,6 +48,9 @@ class Runtime:
         # Requests whose recurrent layers are watched, by id, and what they are to note in the pass that runs.
         self.recording: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.noting: list[Noting] = []
+        # Only `auto` has a choice to make, and needs to know what reading again costs.
+        self.timer = Timer() if memory.profile.options.reinstate == "auto" else None
+        self.rereading: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
     @property
     def kv_pool(self) -> Any:

@@ -112,7 +112,7 @@ def refusals(server_args: Any) -> list[str]:
 
 
 def refused_engine(attention: Any, kv_pool: Any) -> list[str]:
-    """What the engine chose by itself and the memory does not serve: its attention backend, the dtype of its KV pool."""
+    """What the engine chose by itself and the memory does not serve: attention backend, dtype of the KV pool."""
     lines = []
     name = type(getattr(attention, "full_attn_backend", attention)).__name__
     if name not in BACKENDS.values():

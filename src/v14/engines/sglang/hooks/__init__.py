@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from v14.engines.sglang import seams
-from v14.engines.sglang.hooks import architecture, front, observe, probe, requests, span, start, states
+from v14.engines.sglang.hooks import architecture, cost, front, observe, probe, requests, span, start, states
 
 TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.PARSE_CONFIG, "after", architecture.serve_native),
@@ -29,6 +29,8 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.NEXT_ROUND, "before", span.place_before_match),
     (seams.MAX_PREFIX, "after", states.compute_event_tokens),
     (seams.FORWARD, "before", states.watch_forward),
+    (seams.FORWARD, "before", cost.begin_pass),
+    (seams.FORWARD, "after", cost.end_pass),
     (seams.READ_GATED_DELTA, "before", states.read_gated_delta),
     (seams.READ_MAMBA2, "before", states.read_mamba2),
     (seams.READ_SHORT_CONV, "before", states.read_short_conv),

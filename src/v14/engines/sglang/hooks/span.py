@@ -63,6 +63,7 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
                 continue
             reading.way = reading.way or engine.memory.way(sum(lengths))
             if reading.way == "reread":
+                engine.rereading[req.rid] = req
                 return
             begun = time.perf_counter()
             if not _place(engine, req, tree_cache, reading, placement, list(accumulate(lengths, initial=position))):
