@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.engram.making import read, stack_of
+from tests.engram.making import read, stack_of, states_of
+from v14.engram import advance, compress, stack
 from v14.kernels import engram as dispatcher
 from v14.kernels.engram import factored, naive
 
@@ -49,6 +50,22 @@ def test_triton_agrees_with_naive(interpreted):
         strongest = float(strength) if strength[0].isdigit() else 1.0
         assert error is not None, f"{case}: not finite, or of another shape"
         assert error < 5e-6 + 64 * strongest * 1.2e-7, case
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 3e-3)], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["gated_delta", "mamba2"])
+def test_triton_agrees_with_naive_on_a_gpu(kind, dtype, tolerance):
+    """tf32 keeps 10 bits: what bfloat16 inputs lose to it is a few 2 ** -11, of fp32 inputs next to nothing."""
+    shape = stack_of(kind, layers=1, heads=6, key_dim=128, value_dim=96)
+    (layer,) = read(shape, 400, seed=1, groups=2, strength=0.1)
+    rounded = [tensor.to("cuda", dtype if tensor.dim() == 3 else torch.float32) for tensor in layer.inputs]
+    bounds = torch.tensor([0, 1, 60, 188, 188, 251, 400], dtype=torch.int32, device="cuda")
+    found = getattr(dispatcher, f"{kind}_events")(*rounded, bounds)
+    exact = getattr(naive, f"{kind}_events")(*rounded, bounds)
+    for one, other in zip(found, exact, strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or (one - other).abs().max() <= tolerance * other.abs().max()
 
 
 @pytest.mark.parametrize("kind", ["gated_delta", "mamba2"])
@@ -92,3 +109,17 @@ def test_keys_are_normalised_where_asked():
         exact = module.gated_delta_events(keys, *rest, bounds)
         assert torch.allclose(found.erase, exact.erase, atol=1e-5)
         assert torch.allclose(found.write, exact.write, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["gated_delta", "mamba2"])
+def test_events_as_engrams(kind):
+    """Advancing by what the kernels found is reading the tokens; so it is behind a cut to full rank."""
+    shape = stack_of(kind, layers=1)
+    (layer,) = read(shape, BOUNDS[-1], seed=1, strength=0.1)
+    events = getattr(naive, f"{kind}_events")(*layer.inputs, torch.tensor(BOUNDS, dtype=torch.int32))
+    engrams = [stack([events.factors(event)], [torch.empty(3, 0)]) for event in range(len(BOUNDS) - 1)]
+    states = states_of(shape, 2)
+    exact = layer.state(states[0])
+    for kept in (engrams, [compress(engram, 5) for engram in engrams]):
+        found, _ = advance(states, torch.empty(1, 3, 0), kept)
+        assert torch.allclose(found[0], exact, atol=1e-5)

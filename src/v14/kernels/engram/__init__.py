@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from v14.engram import Factors
+
 
 class Events(NamedTuple):
     """S ↦ S·A + B of each event and head: A = decay · (I − erase), B = write. All fp32.
@@ -23,6 +25,13 @@ class Events(NamedTuple):
     decay: torch.Tensor
     erase: torch.Tensor | None
     write: torch.Tensor
+
+    def factors(self, event: int) -> Factors:
+        """One event as factors of full rank, each matrix beside an identity; `compress` cuts them."""
+        write = self.write[event]
+        eye = torch.eye(write.shape[-1], device=write.device).expand(write.shape[0], -1, -1)
+        left, right = (eye[..., :0], eye[..., :0]) if self.erase is None else (self.erase[event], eye)
+        return Factors(self.decay[event], left, right, write, eye)
 
 
 def gated_delta_events(
