@@ -180,8 +180,9 @@ def _states(layer: LinearAttentionCacheLayerMixin) -> list[torch.Tensor | None]:
 def _restore(layer: LinearAttentionCacheLayerMixin, noted: Sequence[torch.Tensor | None]) -> None:
     """States as noted; none noted where there are some now means that the layer had not read anything yet."""
     for state, before in zip(_states(layer), noted, strict=True):
-        if before is not None:
-            state.copy_(before)
-        elif state is not None:
+        if state is None:
+            continue
+        if before is None:
             layer.reset()
             return
+        state.copy_(before)
