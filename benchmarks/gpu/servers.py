@@ -17,7 +17,10 @@ ON_GPU = (
 )
 """A small pool and few graphs: what is measured here does not depend on them, and starting takes a minute less."""
 
-ON_CPU = ("--dtype", "float32", "--context-length", "4096", "--max-running-requests", "8", "--random-seed", "14")
+ON_CPU = (
+    *("--dtype", "float32", "--context-length", "4096", "--max-running-requests", "8", "--random-seed", "14"),
+    *("--max-mamba-cache-size", "64", "--mamba-radix-cache-strategy", "no_buffer", "--disable-overlap-schedule"),
+)
 
 _GRAPH_LINE = re.compile(r"(Prefill|Decode) batch.* graph: (True|False)")
 
