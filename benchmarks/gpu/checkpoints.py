@@ -58,6 +58,8 @@ _SINKS: dict[str, Any] = {
     "num_local_experts": 8,
     "num_experts_per_tok": 2,
     "sliding_window": 128,
+    "swiglu_limit": 7.0,
+    "initial_context_length": 4096,
     "rope_parameters": {
         "rope_type": "yarn",
         "rope_theta": 150_000.0,

@@ -119,6 +119,10 @@ def refused_engine(attention: Any, kv_pool: Any) -> list[str]:
         lines.append(
             f"attention by {name}: not served with memory; serve with --attention-backend flashinfer or triton"
         )
+    if hasattr(kv_pool, "full_to_swa_index_mapping"):
+        lines.append(
+            "a KV pool of their own for sliding layers: not served with memory; serve with --disable-hybrid-swa-memory"
+        )
     if kv_pool.dtype.itemsize < 2:
         lines.append(f"KV in {kv_pool.dtype}: not served with memory; serve with --kv-cache-dtype bf16")
     return lines
