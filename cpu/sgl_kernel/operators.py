@@ -27,10 +27,11 @@ def _gemma_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tens
     return (normed * (1 + weight.float())).to(x.dtype)
 
 
-@_operator("fused_sigmoid_mul_cpu(Tensor(a!) x, Tensor gate) -> ()")
-def fused_sigmoid_mul_cpu(x: torch.Tensor, gate: torch.Tensor) -> None:
-    """Multiply `x` by the sigmoid of the gate, in place."""
-    x.mul_(gate.float().sigmoid().to(x.dtype))
+@_operator("fused_sigmoid_mul_cpu(Tensor(a!) x, Tensor gate, bool inplace=True) -> Tensor(a!)")
+def fused_sigmoid_mul_cpu(x: torch.Tensor, gate: torch.Tensor, inplace: bool = True) -> torch.Tensor:
+    """Multiply `x` by the sigmoid of the gate, in place; SGLang 0.5.17 gives heads an axis of their own in the gate."""
+    assert inplace
+    return x.mul_(gate.float().sigmoid().to(x.dtype).reshape(x.shape))
 
 
 @_operator(
