@@ -148,6 +148,16 @@ def test_a_span_that_fails_on_its_way_into_the_cache_is_read_again(model, plain,
     assert broken == "engram" or failed
 
 
+def test_a_span_that_fails_in_front_of_everything_is_read_again(model, plain, directory, monkeypatch):
+    told, question = (chat_ids(directory, [turn]) for turn in (FACT, QUESTION))
+    greedy(model, told)
+    fact = list(model.v14.store.events("default")[0].token_ids)
+    monkeypatch.setattr(MemoryCache, "append", lambda *_: 1 / 0)
+    assert_writes_as(model, question, plain, fact + question)
+    assert {name for name in model.v14.counters if name.startswith("failed_")} == {"failed_reinstate"}
+    assert model.v14.counters["events_stored"] == 2
+
+
 def test_no_rank_records_nothing_and_keeps_no_engram(model, directory):
     told, question = told_and_question(directory)
     with options(model, engram_rank=0):

@@ -10,7 +10,8 @@ import torch
 from v14.config import Mode, Switches
 from v14.engines.transformers import attention
 from v14.engines.transformers.generate import NO_PICTURES, Decision, check_mode, generate_with_memory, unfit
-from v14.engines.transformers.recording import Mixer, watch
+from v14.engines.transformers.mixers import Mixer
+from v14.engines.transformers.recording import watch
 from v14.errors import UnsupportedModelError
 from v14.memory import DEFAULT_NAMESPACE, Memory
 from v14.profile import Profile
