@@ -103,9 +103,7 @@ def _block(rows: list[tuple[list[int], list[int]]], length: int) -> Block:
     return Block(ids=ids, parts=parts)
 
 
-def _work(
-    tokenizer: str, seed: int, easy: Any, queue: "mp.Queue[Block]", lengths: Sequence[int], tokens: int
-) -> None:
+def _work(tokenizer: str, seed: int, easy: Any, queue: "mp.Queue[Block]", lengths: Sequence[int], tokens: int) -> None:
     encoder = Encoder(Tokenizer.from_str(tokenizer))
     for block in blocks(encoder, random.Random(seed), easy, lengths=lengths, tokens=tokens):
         queue.put(block)

@@ -90,14 +90,14 @@ def rate_at(share: float, step: int, peak: float) -> float:
     return peak * min(1.0, (step + 1) / WARMUP_STEPS) * max(0.01, falling)
 
 
-def compiled_fault(layer: torch.nn.Module, width: int, device: str, dtype: torch.dtype) -> str:
-    """Why a layer should not be compiled; empty if it may be."""
-    compiled = torch.compile(layer, dynamic=False)
+def compiled_fault(layer: torch.nn.Module, width: int, device: str, dtype: torch.dtype, num_tokens: int) -> str:
+    """Why a compiled layer should not be used; empty if it may be."""
     for length in LENGTHS:
-        x = torch.randn(BLOCK_TOKENS // length, length, width, device=device, dtype=dtype, requires_grad=True)
+        x = torch.randn(num_tokens // length, length, width, device=device, dtype=dtype, requires_grad=True)
         towards = torch.randn_like(x)
         results = []
-        for form in (layer, compiled):
+        # `forward` itself is not compiled, calling the layer is.
+        for form in (layer.forward, layer):
             try:
                 y = form(x)
                 gradients = torch.autograd.grad((y.float() * towards.float()).sum(), [x, *layer.parameters()])
@@ -125,18 +125,22 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         self.tokenizer = saved_tokenizer(self.out)
         self.raw: dict[str, Any] = raw_config(options.arch, tiny=options.tiny)
+        state = torch.load(options.resume, map_location="cpu", weights_only=True) if options.resume else None
+        self.elapsed_s, self.step, self.num_tokens = (
+            (state["elapsed_s"], state["step"], state["num_tokens"]) if state else (0.0, 0, 0)
+        )
+        # Before anything is on the device: its threads must not be forked.
+        seed = random.Random(f"{options.seed} {self.step}").randrange(10**6)
+        bpe = self.tokenizer.backend_tokenizer
+        self.workers = Workers(bpe.to_str(), options.workers, seed, tokens=options.block_tokens)
+        self.encoder = Encoder(bpe)
         torch.manual_seed(options.seed)
         self.model = Hybrid(config_of(self.raw)).to(self.device)
         self.optimizer = optimizer_of(self.model, options.rate, fused=self.device == "cuda")
         self.weights = torch.tensor(WEIGHTS, device=self.device)
-        self.elapsed_s = 0.0
-        self.step = 0
-        self.num_tokens = 0
-        if options.resume:
-            state = torch.load(options.resume, map_location=self.device, weights_only=True)
+        if state:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
-            self.elapsed_s, self.step, self.num_tokens = state["elapsed_s"], state["step"], state["num_tokens"]
 
     def say(self, line: str) -> None:
         """A line of the log."""
@@ -171,40 +175,41 @@ class Run:
             by_kind.setdefault(type(getattr(layer, "mixer", layer)).__name__, []).append(layer)
         for kind, layers in by_kind.items():
             began = time.monotonic()
-            fault = compiled_fault(layers[0], self.raw["hidden_size"], self.device, self.dtype)
-            if not fault:
+            # What is compiled for the first one serves the others too.
+            for layer in layers:
+                layer.compile(dynamic=False, backend=self.options.backend)
+            fault = compiled_fault(
+                layers[0], self.raw["hidden_size"], self.device, self.dtype, self.options.block_tokens
+            )
+            if fault:
                 for layer in layers:
-                    layer.compile(dynamic=False)
+                    layer._compiled_call_impl = None
             self.say(f"{kind}: {fault or 'compiled'}, {time.monotonic() - began:.0f} s")
 
     def train(self) -> None:
         """Until the time is over."""
-        options = self.options
-        bpe = self.tokenizer.backend_tokenizer
-        seed = random.Random(f"{options.seed} {self.step}").randrange(10**6)
-        workers = Workers(bpe.to_str(), options.workers, seed, tokens=options.block_tokens)
         try:
-            self._train(workers)
+            self._train()
         finally:
-            workers.stop()
+            self.workers.stop()
 
-    def _train(self, workers: Workers) -> None:
+    def _train(self) -> None:
         options = self.options
-        held = Held(Encoder(self.tokenizer.backend_tokenizer), num=options.eval_num, seed=1, device=self.device)
+        held = Held(self.encoder, num=options.eval_num, seed=1, device=self.device)
         num = sum(p.numel() for p in self.model.parameters())
         self.say(f"{options.arch}, {num / 1e6:.2f} M parameters, rows of {LENGTHS}, blocks of {options.block_tokens}")
         if self.device == "cuda":
             torch.set_float32_matmul_precision("high")
-            if not options.eager:
-                self.compile()
-        feed = Feed(workers, self.device)
+        if options.backend:
+            self.compile()
+        feed = Feed(self.workers, self.device)
         total_s = options.minutes * 60
         began = time.monotonic() - self.elapsed_s
         next_report_s = self.elapsed_s + EVERY_S / 4
         mark = (self.elapsed_s, self.num_tokens)
         losses: list[Tensor] = []
         while (share := self.elapsed_s / total_s) < 1:
-            workers.easy.value = int(share < EASY)
+            self.workers.easy.value = int(share < EASY)
             ids, parts = feed.next()
             for group in self.optimizer.param_groups:
                 group["lr"] = rate_at(share, self.step, options.rate)
@@ -253,7 +258,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=7, help="processes that write chats")
     parser.add_argument("--block-tokens", type=int, default=BLOCK_TOKENS, help="tokens of a step, padding included")
     parser.add_argument("--eval-num", type=int, default=128, help="held-out questions of each kind")
-    parser.add_argument("--eager", action="store_true", help="do not compile")
+    parser.add_argument("--backend", default="inductor", help="of torch.compile; empty: run as it is")
     parser.add_argument("--tiny", action="store_true", help="a very small model, to try the script")
     return parser.parse_args()
 
