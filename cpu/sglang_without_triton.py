@@ -16,6 +16,8 @@ from typing import Any
 _OPS = "sglang.kernels.ops"
 _MAMBA = "sglang.srt.layers.attention.mamba"
 
+EXTRA_BUFFER = os.environ.get("SGLANG_CPU_EXTRA_BUFFER") == "1"
+
 
 def _gated_norm(module: ModuleType) -> None:
     import torch
@@ -81,14 +83,24 @@ def _tracking(module: ModuleType) -> None:
         for layer in range(conv.shape[0]):
             track(conv[layer], ssm[layer], source, mask, target, size)
 
+    if EXTRA_BUFFER:
+        # SGLang's masks go to the device through pinned memory, which is there only where there is an accelerator.
+        torch.Tensor.pin_memory = lambda tensor: tensor  # type: ignore[assignment,method-assign,misc]
     module.track_mamba_states_if_needed = track  # type: ignore[attr-defined]
     module.track_mamba_states_all_layers = track_all  # type: ignore[attr-defined]
+
+
+def _checkpoints(module: ModuleType) -> None:
+    """SGLang keeps states in extra buffers on accelerators alone; with `_tracking` a CPU can, for tests."""
+    if EXTRA_BUFFER:
+        module._platform_supports_mamba_cache_extra_buffer = lambda: True  # type: ignore[attr-defined]
 
 
 _REPLACEMENTS: dict[str, Callable[[ModuleType], None]] = {
     f"{_OPS}.attention.fla.layernorm_gated": _gated_norm,
     f"{_OPS}.mamba.mamba_state_scatter_triton": _tracking,
     f"{_MAMBA}.causal_conv1d": _convolution,
+    "sglang.srt.arg_groups.mamba_hook": _checkpoints,
     f"{_MAMBA}.mamba": _mamba2,
 }
 
