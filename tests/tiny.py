@@ -193,7 +193,6 @@ def _build(family: str, path: Path) -> None:
 
 def write_checkpoint(model: Any, path: Path) -> None:
     """Save a model of random weights, some of them drawn anew, with the tokenizer and template above."""
-    _tokenizer().save_pretrained(path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("A_log"):
@@ -205,6 +204,13 @@ def write_checkpoint(model: Any, path: Path) -> None:
                 # Norms and biases start as ones and zeros: a mistake in them would not show.
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
     model.save_pretrained(path)
+    write_around(model.config, path)
+
+
+def write_around(config: Any, path: Path) -> None:
+    """Save what a checkpoint has beside its weights: configuration, tokenizer and template."""
+    _tokenizer().save_pretrained(path)
+    config.save_pretrained(path)
     _write_what_released_configs_have(path / "config.json")
 
 

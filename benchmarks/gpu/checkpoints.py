@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
-from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_checkpoint
+from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_around, write_checkpoint
+from v14.types import MAX_EVENT_TOKENS
 
 FAMILIES = ("llama", "qwen3_5", "qwen3_5_moe", "nemotron_h", "gpt_oss", "lfm2")
 
@@ -100,15 +102,51 @@ _PROCESSOR: dict[str, dict[str, Any]] = {
 """What SGLang asks of a model that takes pictures before it reads any text."""
 
 
+_27B: dict[str, Any] = {
+    **_DELTA_NET,
+    "hidden_size": 5120,
+    "intermediate_size": 17408,
+    "num_hidden_layers": 64,
+    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 4,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 48,
+    "vocab_size": 248320,
+    "max_position_embeddings": 262144,
+}
+SHAPES: dict[str, dict[str, Any]] = {"qwen3_5_27b": _27B, "small": {**_DELTA_NET, "vocab_size": 1024}}
+"""Qwen3.5 for `--load-format dummy`: the sizes of the 27B model, and some that a CPU serves."""
+
+
+def dummy_v14_directory(shape: str, path: Path) -> Path:
+    """A V14 directory at `path` of a Qwen3.5 without weights; everything in a namespace is recalled, as `tiny_v14`."""
+    import transformers as hf
+
+    source = path.with_name(f"{path.name}-plain")
+    text = {**SHAPES[shape], "dtype": "bfloat16"}
+    eyes = {**_EYES, "out_hidden_size": text["hidden_size"]}
+    config = hf.Qwen3_5Config(text_config=text, vision_config=eyes, dtype="bfloat16")
+    config.architectures = ["Qwen3_5ForConditionalGeneration"]
+    write_around(config, source)
+    _write_processor(source)
+    save_file({"unused": torch.zeros(1)}, source / "model.safetensors")
+    return v14_of(source, path, engram_rank=MAX_EVENT_TOKENS)
+
+
 def checkpoint(family: str, path: Path) -> Path:
     """A plain checkpoint of `family` at `path`, the same weights every time."""
     torch.manual_seed(14)
     model = _model(family).eval()
     write_checkpoint(model, path)
     if hasattr(model.config, "vision_config"):
-        for name, content in _PROCESSOR.items():
-            (path / name).write_text(json.dumps(content, indent=2) + "\n")
+        _write_processor(path)
     return path
+
+
+def _write_processor(path: Path) -> None:
+    for name, content in _PROCESSOR.items():
+        (path / name).write_text(json.dumps(content, indent=2) + "\n")
 
 
 def v14_directory(family: str, path: Path, **options: Any) -> Path:

@@ -29,12 +29,14 @@ def mamba_chunk_scan_combined(
     dt_limit: tuple[float, float] = (0.0, float("inf")),
     track_seq_idx: torch.Tensor | None = None,
     track_end_locs: torch.Tensor | None = None,
+    return_track_states: bool = False,
     **unused: Any,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+) -> tuple[torch.Tensor | None, ...]:
     """x `[1, T, N, P]`, dt `[1, T, N]`, A `[N]`, B, C `[1, T, G, K]`, D, dt_bias `[N]`, initial states `[S, N, P, K]`.
 
     Writes the output into `out` `[1, T, N, P]`. Returns, for the prefix cache, the states at the chunk boundaries of
-    the whole batch `[1, chunks, N, P, K]`, the last state of every sequence, and the states at `track_end_locs`.
+    the whole batch `[1, chunks, N, P, K]`, the last state of every sequence, and the states at `track_end_locs`, which
+    only a caller that knows of them gets (SGLang 0.5.17 does not).
     """
     repeats = x.shape[2] // B.shape[2]
     step = functional.softplus(dt[0].float() + dt_bias.float()).clamp(*dt_limit)
@@ -57,7 +59,7 @@ def mamba_chunk_scan_combined(
         last.append(state)
     at_chunks = torch.stack([states[cut] for cut in range(0, x.shape[1], chunk_size)])[None]
     tracked = None if track_end_locs is None else torch.stack([states[cut] for cut in track_end_locs.tolist()])[None]
-    return at_chunks, torch.stack(last), tracked
+    return (at_chunks, torch.stack(last), tracked) if return_track_states else (at_chunks, torch.stack(last))
 
 
 def _scan(

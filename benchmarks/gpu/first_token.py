@@ -1,0 +1,188 @@
+"""What the memory costs: time to the first token and decode speed, with and without, in turn.
+
+    python -m benchmarks.gpu.first_token --out DIR [--shape qwen3_5_27b] [--backend flashinfer] [--plain]
+
+Dummy weights in the shape of a real model; what is read and said means nothing, what it costs does. Every figure is the
+median over `--repeats` of its own prompts, each read once. "Without" is the same server with the memory turned off for
+the request, or with `--plain` a second server beside it that has no plugin.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.checkpoints import SHAPES, dummy_v14_directory
+from benchmarks.gpu.servers import GraphCount, machine, server_of
+from tests.serving import generate, turn
+from tests.tiny import turns_of
+from v14.check.server import Server
+
+HEAD_TOKENS = 37
+RECALLED_TOKENS = 512
+PROMPTS = (64, 256, 2048)
+DECODED_TOKENS = 128
+BATCHES = (1, 8)
+NOTHING_BOUND, RECALLED_BOUND, DECODE_BOUND = 1.15, 1.8, 0.97
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A figure without and with memory (seconds, or tokens a second); `ratio` is memory to plain."""
+
+    figure: str
+    plain: float
+    memory: float
+    ratio: float
+    bound: float
+    holds: bool
+
+
+class Bench:
+    """Prompts against a server with memory and one without, which may be the same."""
+
+    def __init__(self, memory: Server, plain: Server, model_dir: Path, repeats: int) -> None:
+        self._memory, self._plain, self._model_dir, self._repeats = memory, plain, model_dir, repeats
+        self._seed = 1000
+
+    def tell(self) -> None:
+        """Fill namespace `told` with what is to be recalled, `seen` with a text that every prompt has anyway."""
+        head = turn(self._model_dir, "system", HEAD_TOKENS, seed=1)
+        self._ask(self._memory, head + turn(self._model_dir, "user", RECALLED_TOKENS, seed=2), "write", "told")
+        self._ask(self._memory, head + self._known(), "write", "seen")
+
+    def first_token(self, num_tokens: int, namespace: str, num_recalled: int) -> tuple[float, float]:
+        """Medians of the seconds to the first token, without and with memory."""
+        plain, memory = [], []
+        for _ in range(self._repeats + 1):
+            plain.append(self._seconds(self._plain, num_tokens, "off", namespace, 0))
+            memory.append(self._seconds(self._memory, num_tokens, "read", namespace, num_recalled))
+        # The first of each only warms up.
+        return statistics.median(plain[1:]), statistics.median(memory[1:])
+
+    def decode(self, batch: int) -> tuple[float, float]:
+        """Medians of the tokens a second of each of `batch` streams, without and with memory."""
+        speeds: dict[str, list[float]] = {"off": [], "read": []}
+        for _ in range(self._repeats):
+            for mode, server, recalled in (("off", self._plain, 0), ("read", self._memory, RECALLED_TOKENS)):
+                with ThreadPoolExecutor(batch) as pool:
+                    asked = [pool.submit(self._speed, server, self._prompt(64), mode, recalled) for _ in range(batch)]
+                    speeds[mode].append(statistics.median(future.result() for future in asked))
+        return statistics.median(speeds["off"]), statistics.median(speeds["read"])
+
+    def _speed(self, server: Server, prompt: list[int], mode: str, recalled: int) -> float:
+        begun = time.perf_counter()
+        self._ask(server, prompt, mode, "told", recalled)
+        to_first = time.perf_counter() - begun
+        begun = time.perf_counter()
+        self._ask(server, prompt, mode, "told", recalled, DECODED_TOKENS + 1)
+        return DECODED_TOKENS / (time.perf_counter() - begun - to_first)
+
+    def _seconds(self, server: Server, num_tokens: int, mode: str, namespace: str, recalled: int) -> float:
+        prompt = self._prompt(num_tokens)
+        begun = time.perf_counter()
+        self._ask(server, prompt, mode, namespace, recalled)
+        return time.perf_counter() - begun
+
+    def _known(self) -> list[int]:
+        return turn(self._model_dir, "user", 20, seed=3)
+
+    def _prompt(self, num_tokens: int) -> list[int]:
+        """A prompt whose new part has `num_tokens`, the text of `seen` among them, like no prompt before it."""
+        self._seed += 1
+        known, opening = self._known(), list(turns_of(self._model_dir).openings["assistant"])
+        rest = turn(self._model_dir, "user", num_tokens - len(known) - len(opening), seed=self._seed)
+        return turn(self._model_dir, "system", HEAD_TOKENS, seed=1) + known + rest + opening
+
+    def _ask(
+        self, server: Server, ids: list[int], mode: str, namespace: str, recalled: int = 0, num_tokens: int = 1
+    ) -> dict[str, Any]:
+        reply = generate(server, ids, num_tokens=num_tokens, mode=mode, namespace=namespace)
+        found = sum(event["num_tokens"] for event in reply["meta_info"].get("v14", {}).get("recalled", ()))
+        if found != recalled or len(reply["output_ids"]) != num_tokens:
+            raise RuntimeError(f"{found} tokens recalled instead of {recalled}: {str(reply)[:300]}")
+        return reply
+
+
+def rows_of(bench: Bench, count: Callable[[str], None]) -> list[Row]:
+    """All figures; `count` is told what is measured next."""
+    rows = []
+    for name, namespace, recalled, bound in (
+        ("nothing", "seen", 0, NOTHING_BOUND),
+        (f"{RECALLED_TOKENS} tokens", "told", RECALLED_TOKENS, RECALLED_BOUND),
+    ):
+        for num_tokens in PROMPTS:
+            figure = f"first token, {name} recalled, {num_tokens}-token prompt, s"
+            count(figure)
+            plain, memory = bench.first_token(num_tokens, namespace, recalled)
+            rows.append(_row(figure, plain, memory, bound, at_most=True))
+    for batch in BATCHES:
+        figure = f"decode with {RECALLED_TOKENS} recalled tokens, batch {batch}, tokens/s"
+        count(figure)
+        rows.append(_row(figure, *bench.decode(batch), DECODE_BOUND, at_most=False))
+    return rows
+
+
+def _row(figure: str, plain: float, memory: float, bound: float, *, at_most: bool) -> Row:
+    ratio = memory / plain
+    holds = ratio <= bound if at_most else ratio >= bound
+    return Row(figure=figure, plain=plain, memory=memory, ratio=ratio, bound=bound, holds=holds)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--shape", default="qwen3_5_27b", choices=SHAPES)
+    parser.add_argument("--backend", default="flashinfer", choices=["triton", "flashinfer"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--plain", action="store_true", help="a second server without the plugin, on the same device")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as base, ExitStack() as stack:
+        model_dir = dummy_v14_directory(arguments.shape, Path(base) / "model")
+
+        def serve(name: str, **environment: str) -> Server:
+            server = server_of(
+                model_dir, Path(base) / name, "--load-format", "dummy", backend=arguments.backend, **environment
+            )
+            stack.enter_context(server).start()
+            return server
+
+        begun = time.monotonic()
+        memory = serve("memory")
+        plain = serve("plain", SGLANG_V14_MEMORY="0") if arguments.plain else memory
+        print(f"started in {time.monotonic() - begun:.0f} s", flush=True)
+        graphs: dict[str, Any] = {}
+        counts: dict[str, GraphCount] = {}
+
+        def count(figure: str) -> None:
+            counts[figure] = GraphCount(memory)
+            print(figure, flush=True)
+
+        try:
+            bench = Bench(memory, plain, model_dir, arguments.repeats)
+            bench.tell()
+            rows = rows_of(bench, count)
+            graphs = {figure: counted.read() for figure, counted in counts.items()}
+        finally:
+            (arguments.out / "memory.log").write_bytes(memory.log.read_bytes()[-2_000_000:])
+    print(f"\n{machine()['machine']}, {arguments.shape}, {arguments.backend}")
+    for row in rows:
+        mark = "holds" if row.holds else "DOES NOT HOLD"
+        print(f"{row.figure:<60}{row.plain:>9.4f}{row.memory:>9.4f}{row.ratio:>8.3f}  bound {row.bound:<5} {mark}")
+    result = {**machine(), **vars(arguments), "out": "", "rows": [asdict(row) for row in rows], "graphs": graphs}
+    (arguments.out / f"first_token-{arguments.shape}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
