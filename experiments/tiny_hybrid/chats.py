@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 from experiments.tiny_hybrid import vocabulary as words
 from experiments.tiny_hybrid.names import Split
@@ -49,7 +50,7 @@ def chat(draw: random.Random, split: Split = "train", *, num_stories: int = 6, e
         asked = [[item for item in story if item.asks] for story in stories]
         # A question in the middle of a story holds only there, so a story that has one stays as it is.
         for number, story in enumerate(stories):
-            if any(item.asks and not later.asks for item, later in zip(story, story[1:], strict=False)):
+            if any(item.asks and not later.asks for item, later in pairwise(story)):
                 told[number], asked[number] = story[:-1], story[-1:]
         cut = draw.randrange(len(talks) + 1)
         items = merge(draw, told + talks[:cut]) + merge(draw, asked + talks[cut:])

@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from experiments.tiny_hybrid.scan import gated_delta_rule, mamba2_scan
 
@@ -22,7 +22,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x Wᵀ."""
-        return F.linear(x, self.weight.to(x.dtype))
+        return functional.linear(x, self.weight.to(x.dtype))
 
 
 class RMSNorm(nn.Module):
@@ -51,10 +51,10 @@ class Convolution(nn.Module):
         """Shifted sums: quicker than a grouped convolution of width 4."""
         width = self.weight.shape[-1]
         weight = self.weight.to(x_BTC.dtype)
-        padded = F.pad(x_BTC, (0, 0, width - 1, 0))
+        padded = functional.pad(x_BTC, (0, 0, width - 1, 0))
         length = x_BTC.shape[1]
         total = sum((padded[:, n : n + length] * weight[:, 0, n] for n in range(width)), torch.zeros_like(x_BTC))
-        return F.silu(total if self.bias is None else total + self.bias.to(total.dtype))
+        return functional.silu(total if self.bias is None else total + self.bias.to(total.dtype))
 
 
 class DeltaNet(nn.Module):
@@ -85,7 +85,7 @@ class DeltaNet(nn.Module):
         log_decay = -self.A_log.exp() * _softplus(self.in_proj_a(x_BTE).float() + self.dt_bias)
         output = self.norm(gated_delta_rule(query, key, value, log_decay, beta))
         gate = self.in_proj_z(x_BTE).unflatten(-1, (self.value_heads, self.value_dim))
-        return self.out_proj((output * F.silu(gate.float())).to(x_BTE.dtype).flatten(2))
+        return self.out_proj((output * functional.silu(gate.float())).to(x_BTE.dtype).flatten(2))
 
 
 class GatedAttention(nn.Module):
@@ -131,7 +131,7 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The width of the input."""
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class DeltaNetLayer(nn.Module):
@@ -197,7 +197,7 @@ class Mamba2(nn.Module):
             read.unflatten(-1, (self.groups, self.state)),
             self.D,
         )
-        gated = output.flatten(2).float() * F.silu(gate.float())
+        gated = output.flatten(2).float() * functional.silu(gate.float())
         # Normalized within a group, behind the gate.
         grouped = _normalized(gated.unflatten(-1, (self.groups, -1)), self.norm.eps).flatten(2)
         return self.out_proj((grouped * self.norm.weight).to(x_BTE.dtype))
@@ -231,7 +231,7 @@ class SquaredMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The width of the input."""
-        return self.down_proj(F.relu(self.up_proj(x)).square())
+        return self.down_proj(functional.relu(self.up_proj(x)).square())
 
 
 class Block(nn.Module):
@@ -285,7 +285,7 @@ class Hybrid(nn.Module):
 
     def forward(self, ids_BT: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Logits [B, T, vocabulary] in `dtype`."""
-        x = F.embedding(ids_BT, self.embedding.weight).to(dtype)
+        x = functional.embedding(ids_BT, self.embedding.weight).to(dtype)
         for layer in self.layers:
             x = layer(x)
         return self.lm_head(self.norm(x))
@@ -312,7 +312,9 @@ def _unit(x: Tensor) -> Tensor:
 def _attention(query_BTHD: Tensor, key_BTGD: Tensor, value_BTGD: Tensor) -> Tensor:
     repeats = query_BTHD.shape[2] // key_BTGD.shape[2]
     key, value = (x.repeat_interleave(repeats, 2).transpose(1, 2) for x in (key_BTGD, value_BTGD))
-    return F.scaled_dot_product_attention(query_BTHD.transpose(1, 2), key, value, is_causal=True).transpose(1, 2)
+    return functional.scaled_dot_product_attention(query_BTHD.transpose(1, 2), key, value, is_causal=True).transpose(
+        1, 2
+    )
 
 
 def _softplus(x: Tensor) -> Tensor:

@@ -15,14 +15,14 @@ Split = Literal["train", "eval"]
 EVAL_SHARE = 8
 """One in so many values is kept for evaluation."""
 
-ONSETS = tuple(
+ONSETS = words.listed(
     """b c d f g h j k l m n p r s t v w y z b d f g k l m n p r s t v br cr dr fr gr pr tr bl cl fl gl pl sl
-    sk sm sn sp st sw th sh ch qu wh str kn ph""".split()
-) + ("", "")
-NUCLEI = tuple("a e i o u a e i o u a e i o ai ea ee ei ie oa oo ou au y".split())
-CODAS = tuple("n r l s t k m x d g p ck ll ss nd nt rt rd rn lt lm st sk sh th ng mp ff ld ve".split())
+    sk sm sn sp st sw th sh ch qu wh str kn ph - -"""
+)
+NUCLEI = words.listed("a e i o u a e i o u a e i o ai ea ee ei ie oa oo ou au y")
+CODAS = words.listed("n r l s t k m x d g p ck ll ss nd nt rt rd rn lt lm st sk sh th ng mp ff ld ve")
 INNER = ("", "", "", "n", "r", "l", "s", "m")
-ENDINGS = tuple("a o e i y er on en in el ia us is um ette ina ford ton berg wick dale ham ley mont burg stein".split())
+ENDINGS = words.listed("a o e i y er on en in el ia us is um ette ina ford ton berg wick dale ham ley mont burg stein")
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 

@@ -6,8 +6,8 @@ width, P and S width of a Mamba2 head and of its state.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 CHUNK = 64
 
@@ -17,9 +17,9 @@ def gated_delta_rule(
 ) -> Tensor:
     """Outputs [B, T, H, V] of S ↦ αS(I − βkkᵀ) + βvkᵀ from an empty state, read with q/√K.
 
-    Queries and keys are given already normalized, each of their G heads for H/G value heads. Decays are accumulated in fp32; products are made in the dtype of
-    `value_BTHV`, the state and the inverse in fp32. The chunk's triangular system is that of Yang et al. 2024, "Gated
-    Delta Networks", section 3.3 (WY form).
+    Queries and keys are given already normalized, each of their G heads for H/G value heads. Decays are accumulated in
+    fp32; products are made in the dtype of `value_BTHV`, the state and the inverse in fp32. The chunk's triangular
+    system is that of Yang et al. 2024, "Gated Delta Networks", section 3.3 (WY form).
     """
     dtype = value_BTHV.dtype
     length, repeats = value_BTHV.shape[1], value_BTHV.shape[2] // key_BTGK.shape[2]
@@ -79,7 +79,7 @@ def mamba2_scan(
     # The state before chunk n is the sum of what the chunks m < n added, decayed over the chunks between.
     total = last.squeeze(-1).cumsum(-2)
     num = total.shape[2]
-    before = F.pad(total, (0, 0, 1, 0))[:, :, :num]
+    before = functional.pad(total, (0, 0, 1, 0))[:, :, :num]
     gone = (before - total.transpose(-1, -2)).masked_fill(
         torch.ones(num, num, device=total.device, dtype=torch.bool).triu(), float("-inf")
     )
@@ -91,7 +91,7 @@ def mamba2_scan(
 def _chunked(x_BTHD: Tensor, length: int) -> Tensor:
     """[B, T, H, D] as [B, H, N, C, D], zeros behind the end."""
     # Padding by nothing is skipped: compiled, its derivative has other strides than it is traced with.
-    padded = F.pad(x_BTHD, (0, 0, 0, 0, 0, -length % CHUNK)) if length % CHUNK else x_BTHD
+    padded = functional.pad(x_BTHD, (0, 0, 0, 0, 0, -length % CHUNK)) if length % CHUNK else x_BTHD
     return padded.unflatten(1, (-1, CHUNK)).permute(0, 3, 1, 2, 4)
 
 
@@ -110,14 +110,19 @@ def _decays(decay_BHNC1: Tensor) -> Tensor:
 def _unit_lower_inverse(lower: Tensor) -> Tensor:
     """(I + L)⁻¹ of strictly lower triangular L [..., C, C], fp32.
 
-    L is nilpotent, so with X = −L the inverse is Π (I + X^(2^j)). That product is made without a graph; the Newton step
-    behind it corrects its rounding and has the inverse's own derivative, −(I+L)⁻¹ dL (I+L)⁻¹, in two products.
+    From blocks of one to blocks of C: the inverse of [[A, 0], [L, B]] has −B⁻¹LA⁻¹ at the lower left. (A product of
+    I + (−L)^(2^j) is the same number of products, but where keys repeat its powers grow like binomials.) All that is
+    made without a graph; the Newton step behind it corrects its rounding and has the inverse's own derivative,
+    −(I+L)⁻¹ dL (I+L)⁻¹, in two products.
     """
-    eye = torch.eye(lower.shape[-1], device=lower.device, dtype=lower.dtype)
+    size = lower.shape[-1]
+    eye = torch.eye(size, device=lower.device, dtype=lower.dtype)
+    block = torch.arange(size, device=lower.device)
     with torch.no_grad():
-        power = -lower.detach()
-        inverse = eye + power
-        for _ in range((lower.shape[-1] - 1).bit_length() - 1):
-            power = power @ power
-            inverse = inverse + inverse @ power
+        inverse = eye
+        for level in range((size - 1).bit_length()):
+            # Rows of the second half of each block of twice the width, columns of its first half.
+            of_row, of_column = block[:, None] >> level, block[None, :] >> level
+            corner = (of_row == of_column + 1) & (of_column % 2 == 0)
+            inverse = inverse - inverse @ torch.where(corner, lower.detach(), 0.0) @ inverse
     return inverse - inverse @ (lower @ inverse + inverse - eye)

@@ -16,8 +16,8 @@ from queue import Empty
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from experiments.tiny_hybrid.data import BLOCK_TOKENS, LENGTHS, WEIGHTS, Block, Encoder, Workers
 from experiments.tiny_hybrid.models import ARCHITECTURES, config_of, raw_config, save
@@ -69,7 +69,7 @@ def loss_of(model: Hybrid, ids: Tensor, parts: Tensor, weights: Tensor, dtype: t
     """Weighted mean of the cross entropy of every token that is not padding."""
     logits = model(ids, dtype)[:, :-1].flatten(0, 1)
     weight = weights[parts[:, 1:]].flatten()
-    loss = F.cross_entropy(logits.float(), ids[:, 1:].flatten(), reduction="none")
+    loss = functional.cross_entropy(logits.float(), ids[:, 1:].flatten(), reduction="none")
     return (loss * weight).sum() / weight.sum()
 
 

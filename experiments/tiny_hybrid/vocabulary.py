@@ -1,18 +1,24 @@
 """Words that the generated chats are made of: nouns by type, adjectives, replies, sentences about nothing."""
 
-PEOPLE = tuple(
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a text; `-` stands for the empty one."""
+    return tuple("" if word == "-" else word for word in text.split())
+
+
+PEOPLE = listed(
     """sister brother aunt uncle niece nephew cousin mother father grandfather stepmother boss neighbour landlady
     teacher dentist lawyer plumber baker barber trainer flatmate roommate colleague assistant intern secretary tutor
     mechanic gardener painter tailor florist librarian pharmacist carpenter electrician nurse hairdresser translator
     programmer architect drummer violinist goalkeeper referee chess-partner babysitter godfather classmate professor
     supervisor tenant customer supplier interpreter cleaner driver guide butcher fishmonger optometrist choirmaster
-    son-in-law twin pen-friend room-mate bookkeeper caretaker midwife vet instructor rower""".split()
+    son-in-law twin pen-friend room-mate bookkeeper caretaker midwife vet instructor rower"""
 )
-ANIMALS = tuple(
+ANIMALS = listed(
     """cat dog horse rabbit canary donkey goose sheep pig cow hen duck hamster lizard snake turtle mule
-    llama ferret owl falcon raven swan crab trout newt frog toad bee-colony camel otter badger fox lynx""".split()
+    llama ferret owl falcon raven swan crab trout newt frog toad bee-colony camel otter badger fox lynx"""
 )
-THINGS = tuple(
+THINGS = listed(
     """boat printer scanner server database laptop tablet camera telescope microscope drone tractor lorry bus tram
     bicycle scooter sledge kayak canoe ferry yacht caravan tent oven fridge freezer toaster kettle mixer blender
     dishwasher radiator boiler pump generator turbine compressor drill saw lathe anvil ladder crane forklift trolley
@@ -22,18 +28,18 @@ THINGS = tuple(
     greenhouse shed barn garage workshop cellar attic pavilion tower lighthouse bridge pier tunnel chapel mill
     library museum theatre cinema bakery pharmacy hospital school gym studio office archive warehouse laboratory
     robot satellite antenna router switchboard modem projector loudspeaker microphone typewriter globe map diary
-    notebook cookbook dictionary atlas novel manuscript""".split()
+    notebook cookbook dictionary atlas novel manuscript"""
 )
-EVENTS = tuple(
+EVENTS = listed(
     """concert lecture meeting workshop seminar exam interview rehearsal auction wedding funeral picnic parade race
     tournament regatta exhibition premiere festival fair conference inspection inventory delivery training excursion
-    reunion banquet ceremony match hearing election performance tasting market sale course party hike cruise""".split()
+    reunion banquet ceremony match hearing election performance tasting market sale course party hike cruise"""
 )
-ADJECTIVES = tuple(
+ADJECTIVES = listed(
     """red blue green yellow white black grey brown silver golden old new small large tall short heavy light wooden
     iron copper glass plastic broken round square narrow wide deep shallow quiet loud clean dusty warm cold wet dry
     bright dark cheap expensive simple strange famous local northern southern eastern western second third spare
-    foreign royal modern ancient rusty striped""".split()
+    foreign royal modern ancient rusty striped"""
 )
 NUMBER_TRAITS = (
     "serial number",
@@ -105,16 +111,14 @@ NAME_TRAITS = (
     "publisher",
     "variety",
 )
-DISHES = tuple(
+DISHES = listed(
     """soup rice bread cheese plums apples pears walnuts beans lentils carrots onions mushrooms noodles pancakes
-    honey yoghurt pumpkin spinach salmon herring chestnuts cherries grapes olives almonds porridge""".split()
+    honey yoghurt pumpkin spinach salmon herring chestnuts cherries grapes olives almonds porridge"""
 )
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = tuple("January February March April May June July August September October November December".split())
+MONTHS = listed("January February March April May June July August September October November December")
 PREPOSITIONS = ("under", "behind", "beside", "above", "inside", "in front of", "next to", "on top of", "near", "below")
-DEEDS = tuple(
-    "paint clean repair sell move visit measure photograph empty lock polish inspect rent decorate draw".split()
-)
+DEEDS = listed("paint clean repair sell move visit measure photograph empty lock polish inspect rent decorate draw")
 STATE_PHRASES = ("too hot", "too cold", "too heavy", "full", "empty", "dirty", "loose", "frozen", "blocked", "lost")
 
 ACKNOWLEDGEMENTS = (
