@@ -95,6 +95,13 @@ class Runtime:
         with scheduler.device_module.stream(scheduler.forward_stream):
             yield
 
+    @staticmethod
+    def used_here(*tensors: torch.Tensor) -> None:
+        """Keep the memory of tensors of another stream from being given away before the work queued here is done."""
+        for tensor in tensors:
+            if tensor.is_cuda:
+                tensor.record_stream(torch.cuda.current_stream(tensor.device))
+
     def to_pool(self, tensor: torch.Tensor) -> torch.Tensor:
         """A CPU tensor on the pool's device, copied without waiting for the device."""
         if self.scheduler.device == "cpu":

@@ -84,6 +84,7 @@ def insert_head(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, he
     pool, row = engine.kv_pool, engine.slots(req, head)[cached.length :].long()
 
     def fill(slots: torch.Tensor) -> None:
+        engine.used_here(row)
         for layer in engine.memory.profile.geometry.layers:
             for buffer in (pool.get_key_buffer(layer.index), pool.get_value_buffer(layer.index)):
                 buffer[slots] = buffer[row]
@@ -175,6 +176,7 @@ def _insert(
         return False
     slots = slots.clone()
     with engine.behind_forward():
+        engine.used_here(slots)
         fill(slots)
         if engine.states is not None and state_slot is not None and states is not None:
             engine.states.write(state_slot, *states)

@@ -125,7 +125,8 @@ def keep_head(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
     if head is None or seams.kv_row(req) is None or seams.owned_length(req) < head:
         return
     with engine.memory.guard("head"):
-        states = reading.recording.head_states()
+        with engine.behind_forward():
+            states = reading.recording.head_states()
         if states is not None:
             span.insert_head(engine, req, tree_cache, reading, head, states)
             engine.memory.counters["heads_kept"] += 1
