@@ -215,26 +215,31 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     pairs = [(family, mode) for mode in arguments.modes for family in arguments.families]
+    done: list[Row] = []
     with tempfile.TemporaryDirectory() as base, ThreadPoolExecutor(arguments.jobs) as pool:
 
-        def run(pair: tuple[str, str]) -> Row:
+        def run(pair: tuple[str, str]) -> None:
             place = Path(base) / "-".join(pair)
             place.mkdir()
             row = measure(*pair, arguments.backend, place)
             log = place / "memory.log"
             if log.exists() and not row.holds:
-                target = arguments.out / f"{'-'.join(pair)}-{arguments.backend}.log"
-                target.write_bytes(log.read_bytes()[-500_000:])
+                (arguments.out / f"{'-'.join(pair)}-{arguments.backend}.log").write_bytes(log.read_bytes()[-500_000:])
+            done.append(row)
             print(_line(row), flush=True)
-            return row
+            # A run that is cut off keeps what it had.
+            _write(arguments.out / f"exactness-{arguments.backend}.json", arguments.backend, done)
 
-        rows = list(pool.map(run, pairs))
+        list(pool.map(run, pairs))
     print(f"\n{machine()['machine']}, {arguments.backend}\n{HEADING}")
-    for row in rows:
+    for row in sorted(done, key=lambda row: pairs.index((row.family, row.mode))):
         print(_line(row))
-    result = {**machine(), "backend": arguments.backend, "rows": [{**asdict(row), "holds": row.holds} for row in rows]}
-    (arguments.out / f"exactness-{arguments.backend}.json").write_text(json.dumps(result, indent=1) + "\n")
-    return 0 if all(row.holds for row in rows) else 1
+    return 0 if all(row.holds for row in done) else 1
+
+
+def _write(path: Path, backend: str, rows: list[Row]) -> None:
+    result = {**machine(), "backend": backend, "rows": [{**asdict(row), "holds": row.holds} for row in rows]}
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
