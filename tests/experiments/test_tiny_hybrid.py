@@ -236,7 +236,8 @@ class TestScans:
             results.append([output, *torch.autograd.grad((output * towards).sum(), arguments)])
         for one, other in zip(*results, strict=True):
             assert torch.isfinite(one).all()
-            assert (one - other).norm() <= 1e-4 * other.norm() + 1e-5
+            # Where the gradient is exactly nothing, what is left is the rounding of its summands.
+            assert (one - other).norm() <= 1e-4 * other.norm() + 1e-4
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
