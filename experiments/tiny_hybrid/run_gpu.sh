@@ -23,7 +23,7 @@ saved_tokenizer(Path(sys.argv[1]))' "$root/tokenizer"
         more=""
         [ "${2:-}" = resume ] && more="--resume $root/$arch.state.pt"
         # Every worker and the loop itself are single threads.
-        OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false TORCHINDUCTOR_COMPILE_THREADS=2 setsid nohup \
+        OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false TORCHINDUCTOR_COMPILE_THREADS=6 setsid nohup \
             python3 -m experiments.tiny_hybrid.train --arch "$arch" --minutes "$1" --out "$root/$arch" --workers 6 $more \
             </dev/null >"$root/$arch.out" 2>&1 &
         echo "$arch: process $!"
