@@ -231,6 +231,13 @@ class Session:
                 engram=memory.engram(start, start + cut.event.num_tokens, read_engram, keys.dtype),
             )
             new.append((cut.event, trace))
+        return self.keep(new)
+
+    def keep(self, traced: Sequence[tuple[Event, Trace]]) -> int:
+        """Store the events that are not known yet; returns how many. Safe to call beside everything else."""
+        memory = self.memory
+        known = memory.store.has(self.namespace, [event.id for event, _ in traced])
+        new = [(event, trace) for event, trace in traced if event.id not in known]
         if new:
             space = memory.space(self.namespace)
             memory.store.put(new)

@@ -11,11 +11,14 @@ import torch
 from v14.geometry import Geometry, Rotary
 
 
-def rotate(x: torch.Tensor, rotary: Rotary | None, delta: int) -> torch.Tensor:
-    """Keys or queries `[..., D]` moved by `delta` positions (negative: towards the start); dtype kept."""
-    if rotary is None or delta == 0:
+def rotate(x: torch.Tensor, rotary: Rotary | None, delta: int | torch.Tensor) -> torch.Tensor:
+    """Keys or queries `[..., D]` moved by `delta` positions (negative: towards the start); dtype kept.
+
+    `delta` may be `[T]` for x `[T, H, D]`, which moves every token by its own.
+    """
+    if rotary is None or (isinstance(delta, int) and delta == 0):
         return x
-    angle = _inv_freq(rotary, x.device) * delta
+    angle = _inv_freq(rotary, x.device) * (delta if isinstance(delta, int) else delta[:, None, None])
     cos, sin = angle.cos().float(), angle.sin().float()
     half = len(rotary.inv_freq)
     first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]

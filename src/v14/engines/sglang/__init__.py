@@ -8,5 +8,6 @@ ticket.py        what the HTTP process tells the scheduler about one request
 front.py         HTTP process: namespaces, the probe and the real request
 reading.py       scheduler process: how one request is read
 runtime.py       scheduler process: the memory beside the engine's pools
+harvest.py       scheduler process: keys and values on their way to the store
 hooks/           the functions that SGLang calls, one file per concern
 """

@@ -1,13 +1,15 @@
 """The memory beside the engine's pools, in the scheduler process.
 
-Everything here runs on the scheduler's own thread: the radix tree, the allocators and the pools have no locks.
+Everything here runs on the scheduler's own thread: the radix tree, the allocators and the pools have no locks. Only
+what was copied off them is stored by a thread in the background.
 """
 
 import logging
 import time
 from array import array
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +27,9 @@ from v14.recall.cue import build_cue, gather
 from v14.types import Cue, Plan
 
 logger = logging.getLogger("v14")
+
+MAX_WRITES = 8
+"""Finished requests whose copies may wait to be stored; they keep pinned memory."""
 
 MAX_ARRIVING = 4096
 """Readings that may wait for their request to be queued (a grammar is compiled in between)."""
@@ -51,6 +56,23 @@ class Runtime:
         # Only `auto` has a choice to make, and needs to know what reading again costs.
         self.timer = Timer() if memory.profile.options.reinstate == "auto" else None
         self.rereading: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="v14-observe")
+        self._writes: deque[tuple[str, Future[None]]] = deque()
+
+    def write_behind(self, namespace: str, write: Callable[[], None]) -> None:
+        """Store something in the background; `write` handles its own errors."""
+        self._writes.append((namespace, self._writer.submit(write)))
+        while len(self._writes) > MAX_WRITES:
+            self._writes.popleft()[1].result()
+
+    def settle(self, namespace: str) -> None:
+        """Wait for what was read in a namespace to be known there: not for the disk."""
+        mine = [write for of, write in self._writes if of == namespace]
+        if mine:
+            mine[-1].result()
+        while self._writes and self._writes[0][1].done():
+            self._writes.popleft()
 
     @property
     def kv_pool(self) -> Any:
@@ -141,6 +163,7 @@ class Runtime:
         started = time.perf_counter()
         if reading.cue_copied is not None:
             reading.cue_copied.synchronize()
+        self.settle(reading.session.namespace)
         room = self.scheduler.max_req_len - len(reading.sequence.token_ids) - reading.ticket.max_new_tokens - 1
         plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
         vote_ms = (time.perf_counter() - started) * 1e3

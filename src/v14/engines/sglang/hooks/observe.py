@@ -1,4 +1,4 @@
-"""A request ends: what it read and wrote becomes events, while its KV slots are still its own.
+"""A request ends: what it read and wrote is copied off while its KV slots are still its own, and becomes events.
 
 Aborted requests take the same door. A request that is only put back into the queue (retraction) comes here again at its
 end.
@@ -6,9 +6,8 @@ end.
 
 from typing import Any
 
-import torch
-
 from v14.engines.sglang import runtime, seams
+from v14.engines.sglang.harvest import Harvest
 from v14.engines.sglang.hooks import probe
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
@@ -43,17 +42,18 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> None:
         written = list(req.output_ids)[: committed - sequence_len]
         token_ids += written
         positions += range(sequence_len, sequence_len + len(written))
-    row = engine.slots(req, committed)
-    pool = engine.kv_pool
-    layers = [layer.index for layer in engine.memory.profile.geometry.layers]
+    cuts = reading.session.unknown(token_ids, reading.ticket.chat_id)
+    if not cuts:
+        return
+    runs = [(positions[cut.start], positions[cut.start] + cut.event.num_tokens) for cut in cuts]
+    harvest = Harvest(engine.kv_pool, engine.memory.profile.geometry, engine.slots(req, committed), runs)
+    read_engram = None if reading.recording is None else reading.recording.engram
 
-    def read_kv(start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        slots = row[start:end]
-        keys = torch.stack([pool.get_key_buffer(layer)[slots] for layer in layers])
-        values = torch.stack([pool.get_value_buffer(layer)[slots] for layer in layers])
-        return keys.cpu(), values.cpu()
+    def keep() -> None:
+        with engine.memory.guard("observe"):
+            harvest.wait()
+            engrams = [engine.memory.engram(start, end, read_engram, harvest.dtype) for start, end in runs]
+            traces = (harvest.trace(index, engram) for index, engram in enumerate(engrams))
+            reading.session.keep([(cut.event, trace) for cut, trace in zip(cuts, traces, strict=True)])
 
-    recording = reading.recording
-    reading.session.observe(
-        token_ids, positions, read_kv, reading.ticket.chat_id, None if recording is None else recording.engram
-    )
+    engine.write_behind(reading.session.namespace, keep)

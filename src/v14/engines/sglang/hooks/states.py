@@ -39,6 +39,7 @@ def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     if reading.is_probe:
         head = reading.new_position or None
     elif rank and reading.ticket.writes:
+        engine.settle(reading.session.namespace)
         events = [
             (reading.sequence.positions[cut.start], reading.sequence.positions[cut.start] + cut.event.num_tokens)
             for cut in reading.session.unknown(reading.token_ids, reading.ticket.chat_id)

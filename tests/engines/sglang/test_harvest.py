@@ -1,0 +1,39 @@
+"""Keys and values copied off the pool are those that `Session.observe` reads, event by event."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.tiny import geometry_of, tiny_checkpoint
+from v14.engines.sglang.harvest import Harvest
+from v14.reinstate.rotation import move_keys, rotate
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "nemotron_h"])
+def test_traces_begin_at_position_zero(family):
+    geometry = geometry_of(tiny_checkpoint(family))
+    shape = (64, geometry.num_kv_heads, geometry.head_dim)
+    buffers = {layer.index: (torch.randn(shape), torch.randn(shape)) for layer in geometry.layers}
+    pool = SimpleNamespace(
+        get_key_buffer=lambda layer: buffers[layer][0], get_value_buffer=lambda layer: buffers[layer][1]
+    )
+    row = torch.randperm(64, dtype=torch.int32)
+    runs = [(3, 4), (9, 20), (20, 33)]
+    harvest = Harvest(pool, geometry, row, runs)
+    harvest.wait()
+    for index, (start, end) in enumerate(runs):
+        trace = harvest.trace(index, None)
+        slots = row[start:end].long()
+        keys = torch.stack([buffers[layer.index][0][slots] for layer in geometry.layers])
+        values = torch.stack([buffers[layer.index][1][slots] for layer in geometry.layers])
+        torch.testing.assert_close(trace.keys, move_keys(keys, geometry, -start), rtol=0, atol=1e-6)
+        assert torch.equal(trace.values, values)
+
+
+def test_tokens_moved_each_by_its_own_are_moved_one_by_one():
+    [rotary] = {layer.rotary for layer in geometry_of(tiny_checkpoint("llama")).layers}
+    x, deltas = torch.randn(5, 2, 16), torch.tensor([0, -3, 7, 1000, -1000])
+    together = rotate(x, rotary, deltas)
+    one_by_one = torch.stack([rotate(token, rotary, delta) for token, delta in zip(x, deltas.tolist(), strict=True)])
+    torch.testing.assert_close(together, one_by_one, rtol=0, atol=1e-6)
