@@ -16,6 +16,7 @@ import json
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,11 @@ SLACK = 2.0
 FLOOR = 0.02
 """Distances below this are rounding, whatever plain SGLang's own are."""
 FAMILY_ARGUMENTS = {"gpt_oss": ("--disable-hybrid-swa-memory",)}
+FAMILY_BACKENDS = {"gpt_oss": "triton", "nemotron_h": "flashinfer"}
+"""The backends that SGLang has for a family, where it has one only."""
+
+MAKING = threading.Lock()
+"""Transformers makes a model under a default dtype and a random state that threads share."""
 
 Distributions = list[dict[int, float]]
 
@@ -100,9 +106,11 @@ def measure(family: str, mode: str, backend: str, place: Path) -> Row:
     """Start a server of `family` and go through all cases."""
     row = Row(family=family, mode=mode)
     try:
-        model_dir = v14_directory(
-            family, place / "model", write_generated=False, reinstate=mode, engram_rank=MAX_EVENT_TOKENS
-        )
+        with MAKING:
+            model_dir = v14_directory(
+                family, place / "model", write_generated=False, reinstate=mode, engram_rank=MAX_EVENT_TOKENS
+            )
+        backend = FAMILY_BACKENDS.get(family, backend)
         with server_of(model_dir, place / "memory", *FAMILY_ARGUMENTS.get(family, ()), backend=backend) as server:
             begun = time.monotonic()
             server.start()
