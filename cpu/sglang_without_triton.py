@@ -68,6 +68,22 @@ def _mamba2(module: ModuleType) -> None:
     _state_space(module)
 
 
+def _shared_expert(module: ModuleType) -> None:
+    import torch
+
+    def fused_gate_sigmoid_mul(hidden: torch.Tensor, gate: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
+        """The shared expert's output, gated by each token's own hidden state."""
+        return (shared.float() * (hidden.float() @ gate.float()).sigmoid()[:, None]).to(shared.dtype)
+
+    def fused_gate_sigmoid_mul_add(
+        hidden: torch.Tensor, gate: torch.Tensor, shared: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        out.add_(fused_gate_sigmoid_mul(hidden, gate, shared))
+
+    module.fused_gate_sigmoid_mul = fused_gate_sigmoid_mul  # type: ignore[attr-defined]
+    module.fused_gate_sigmoid_mul_add = fused_gate_sigmoid_mul_add  # type: ignore[attr-defined]
+
+
 def _tracking(module: ModuleType) -> None:
     import torch
 
@@ -98,6 +114,7 @@ def _checkpoints(module: ModuleType) -> None:
 
 _REPLACEMENTS: dict[str, Callable[[ModuleType], None]] = {
     f"{_OPS}.attention.fla.layernorm_gated": _gated_norm,
+    f"{_OPS}.elementwise.elementwise": _shared_expert,
     f"{_OPS}.mamba.mamba_state_scatter_triton": _tracking,
     f"{_MAMBA}.causal_conv1d": _convolution,
     "sglang.srt.arg_groups.mamba_hook": _checkpoints,

@@ -70,8 +70,8 @@ def asked(checkpoint, seed, num_tokens=30):
     return [*turn(checkpoint, "user", num_tokens, seed=seed), *turns_of(checkpoint).openings["assistant"]]
 
 
-def difference(one, other):
-    rows = zip(distributions(one), distributions(other), strict=True)
+def difference(one, other, num_tokens=None):
+    rows = list(zip(distributions(one), distributions(other), strict=True))[:num_tokens]
     return max(abs(a[token] - b[token]) for a, b in rows for token in a)
 
 
@@ -105,6 +105,16 @@ def test_a_conversation_keeps_its_spans_and_its_cached_prefix(server, setting, c
         assert reply["meta_info"]["cached_tokens"] >= (len(prompt) if setting.from_end else len(head))
 
 
+def test_a_span_stands_at_the_very_beginning(server, setting, checkpoint):
+    told = turn(checkpoint, "user", 70, seed=50)
+    generate(server, told, namespace="no head")
+    flush_cache(server)
+    recalled = generate(server, asked(checkpoint, 51), logprobs=True, namespace="no head")
+    assert recalled["meta_info"]["v14"]["recalled"]
+    read = generate(server, told + asked(checkpoint, 51), logprobs=True, namespace="no head", mode="off")
+    assert difference(recalled, read) < setting.tolerance
+
+
 def test_requests_beside_each_other_keep_their_states_apart(server, setting, checkpoint, head):
     def run(number, order):
         namespace = f"{order} {number}"
@@ -119,3 +129,28 @@ def test_requests_beside_each_other_keep_their_states_apart(server, setting, che
         assert one["meta_info"]["v14"]["recalled"]
         assert one["output_ids"] == other["output_ids"]
         assert difference(one, other) < setting.tolerance
+
+
+@pytest.mark.slow
+def test_engrams_outlive_the_server_and_without_them_states_stay(tmp_path_factory, checkpoint, head):
+    place = tmp_path_factory.mktemp("ranks")
+    told = turn(checkpoint, "user", 90, seed=60)
+    read = head + told + asked(checkpoint, 61)
+    for rank in (MAX_EVENT_TOKENS, 0):
+        model_dir = tiny_v14(FAMILY, place / f"model {rank}", write_generated=False, engram_rank=rank)
+        with serving_of(FAMILY, model_dir, place / f"memory {rank}") as server:
+            generate(server, head + told)
+            server.stop()
+            server.start()
+            recalled = generate(server, head + asked(checkpoint, 61), logprobs=True)
+            plain = generate(server, read, logprobs=True, mode="off")
+            bare = generate(server, head + asked(checkpoint, 61), logprobs=True, mode="off")
+            assert server.tracebacks() == 0
+        # What the usage leaves out is the span: the head is cached, and so is the span where it was placed.
+        assert recalled["meta_info"]["cached_tokens"] == len(head)
+        if rank:
+            assert difference(recalled, plain) < 1e-4
+        else:
+            # Keys and values stand there, states do not know of them: neither what was read nor nothing at all.
+            assert difference(recalled, plain, num_tokens=1) > 1e-3
+            assert difference(recalled, bare, num_tokens=1) > 1e-3
