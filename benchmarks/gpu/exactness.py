@@ -42,7 +42,7 @@ SLACK = 2.0
 FLOOR = 0.02
 """Distances below this are rounding, whatever plain SGLang's own are."""
 FAMILY_ARGUMENTS = {"gpt_oss": ("--disable-hybrid-swa-memory",)}
-FAMILY_BACKENDS = {"gpt_oss": "triton", "nemotron_h": "flashinfer"}
+FAMILY_BACKENDS = {"gpt_oss": "triton", "lfm2": "flashinfer", "nemotron_h": "flashinfer"}
 """The backends that SGLang has for a family, where it has one only."""
 
 MAKING = threading.Lock()
