@@ -115,6 +115,18 @@ def test_a_span_stands_at_the_very_beginning(server, setting, checkpoint):
     assert difference(recalled, read) < setting.tolerance
 
 
+def test_a_long_prompt_that_recalls_nothing_is_read_once(server, setting, checkpoint, head):
+    prompt = head + asked(checkpoint, 70, 200)
+    generate(server, prompt, namespace="long")
+    flush_cache(server)
+    # All that the namespace holds stands in the prompt itself.
+    reply = generate(server, prompt, logprobs=True, namespace="long", mode="read")
+    assert reply["meta_info"]["v14"]["recalled"] == []
+    assert reply["meta_info"]["cached_tokens"] == len(prompt) - 1
+    plain = generate(server, prompt, logprobs=True, namespace="long", mode="off")
+    assert difference(reply, plain) < setting.tolerance
+
+
 def test_requests_beside_each_other_keep_their_states_apart(server, setting, checkpoint, head):
     def run(number, order):
         namespace = f"{order} {number}"

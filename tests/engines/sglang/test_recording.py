@@ -125,16 +125,17 @@ CUTS = st.lists(st.integers(1, NUM_TOKENS - 1), max_size=3, unique=True).map(lam
 
 @pytest.mark.parametrize("kind", ENGINES)
 @settings(max_examples=25)
-@given(head=st.integers(1, NUM_TOKENS), edges=CUTS)
-def test_states_at_the_head_are_the_states_there(kind, head, edges):
+@given(heads=st.lists(st.integers(1, NUM_TOKENS), min_size=1, max_size=2, unique=True), edges=CUTS)
+def test_states_at_the_heads_are_the_states_there(kind, heads, edges):
     engine = ENGINES[kind]
-    recording = Recording(pool=engine.states, rank=0, head=head)
+    recording = Recording(pool=engine.states, rank=0, heads=tuple(heads))
     engine.run(recording, edges)
-    states, inputs = recording.head_states()
-    for layer in range(2):
-        state, last = engine.behind(layer, head)
-        torch.testing.assert_close(states[layer], state, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(inputs[layer], last)
+    for head in heads:
+        states, inputs = recording.states_at(head)
+        for layer in range(2):
+            state, last = engine.behind(layer, head)
+            torch.testing.assert_close(states[layer], state, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(inputs[layer], last)
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -166,9 +167,9 @@ def test_engrams_take_the_states_across_their_events(kind, start, lengths, gap, 
 
 def test_what_was_not_read_is_not_known():
     engine = ENGINES["gated_delta"]
-    recording = Recording(pool=engine.states, rank=4, head=20, events=((30, 50), (60, 80)))
+    recording = Recording(pool=engine.states, rank=4, heads=(20,), events=((30, 50), (60, 80)))
     engine.run(recording, [NUM_TOKENS], begin=40)
-    assert recording.head_states() is None
+    assert recording.states_at(20) is None
     assert recording.engram(30, 50) is None
     assert recording.engram(60, 80) is not None
 

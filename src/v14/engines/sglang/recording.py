@@ -1,6 +1,7 @@
 """What one request did to the recurrent states, kept while it is read.
 
-    head    a probe: the states in front of its new part, where they are not in the prefix cache yet
+    heads   a probe: the states in front of its new part, and in front of its last token if that part is long, where
+            they are not in the prefix cache yet
     events  a request that is stored, where engrams are kept: what each new event does, at the options' rank
 
 Nothing is computed for tokens that nobody asks for, and nothing of the layers' own work changes. A piece that was not
@@ -46,22 +47,25 @@ class Pass:
 
 @dataclass(kw_only=True)
 class Recording:
-    """`head` is where the states in front of the new part are wanted, `events` are the runs whose engrams are."""
+    """`heads` are the positions whose states are wanted, `events` are the runs whose engrams are."""
 
     pool: StatePool
     rank: int
-    head: int | None = None
+    heads: tuple[int, ...] = ()
     events: tuple[Run, ...] = ()
-    _heads: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    _heads: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     _engrams: dict[tuple[Run, int], tuple[int, Engram]] = field(default_factory=dict)
 
     def runs(self, part: Pass) -> list[Run]:
         """The runs to look at in a pass, ascending, each at most as long as an event."""
         wanted = [(max(a, part.start), min(b, part.end)) for a, b in self.events]
-        if self.head is not None and part.start < self.head <= part.end:
-            edges = [*range(part.start, self.head, MAX_EVENT_TOKENS), self.head]
-            wanted += pairwise(edges)
+        heads = self._passed(part)
+        if heads:
+            wanted += pairwise(sorted({*range(part.start, max(heads), MAX_EVENT_TOKENS), *heads}))
         return sorted({(a, b) for a, b in wanted if a < b})
+
+    def _passed(self, part: Pass) -> list[int]:
+        return [head for head in self.heads if part.start < head <= part.end]
 
     def note(self, layer: int, read: LayerRead, part: Pass, runs: list[Run]) -> None:
         """Take up what the recurrent layer with place `layer` in the stack is about to read."""
@@ -70,10 +74,10 @@ class Recording:
         if part.start == 0:
             before, state = torch.zeros_like(before), torch.zeros_like(state)
         effects = self._effects(read, part, runs, before)
-        if self.head is not None and part.start < self.head <= part.end:
-            steps = [effects[run] for run in runs if run[1] <= self.head]
+        for head in self._passed(part):
+            steps = [effects[run] for run in runs if run[1] <= head]
             states, inputs = advance(state[None], before[None], steps)
-            self._heads[layer] = states[0], inputs[0]
+            self._heads[head, layer] = states[0], inputs[0]
         for event in self.events:
             run = max(event[0], part.start), min(event[1], part.end)
             if run in effects:
@@ -107,9 +111,9 @@ class Recording:
             effect = compress(compose(so_far, effect, conv_width=self.pool.stack.conv_width), self.rank)
         self._engrams[event, layer] = run[1], effect
 
-    def head_states(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """States `[R, N, P, K]` fp32 and convolution inputs `[R, C, W - 1]` at `head`; None if it was not passed."""
-        layers = [self._heads.get(layer) for layer in range(len(self.pool.stack.indices))]
+    def states_at(self, head: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """States `[R, N, P, K]` fp32 and convolution inputs `[R, C, W - 1]` at a head; None if it was not passed."""
+        layers = [self._heads.get((head, layer)) for layer in range(len(self.pool.stack.indices))]
         known = [layer for layer in layers if layer is not None]
         if len(known) < len(layers):
             return None

@@ -35,6 +35,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.READ_MAMBA2, "before", states.read_mamba2),
     (seams.READ_SHORT_CONV, "before", states.read_short_conv),
     (seams.READ_SHORT_CONV_MOE, "before", states.read_short_conv),
+    # The hook that is named last is called first: a probe is answered, then its states are kept as its plan asks.
     (seams.RELEASE_KV, "before", states.keep_head),
     (seams.RELEASE_KV, "before", observe.store_finished),
 )

@@ -6,7 +6,8 @@
 
 SGLang keeps states only where a request ended (or at its own checkpoints), and a prefix of the cache counts only as far
 as there are states. With those of the head in the tree, the request behind the probe begins at the new part, or at a
-span; without them all would be read again.
+span; without them all would be read again. Where a long prompt recalls nothing, the states in front of its last token
+go there too, and the request goes on where the probe stopped.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,10 @@ from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting, Pass, Recording
 from v14.engines.sglang.recurrent import GatedDeltaRead, LayerRead, Mamba2Read, ShortConvRead, StatePool
 from v14.engines.sglang.runtime import Runtime
+from v14.engines.sglang.ticket import KEY
+
+LONG_PART = 128
+"""Tokens of a new part from which on it is worth not reading it twice. Fewer cost a forward pass next to nothing."""
 
 
 def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> None:
@@ -35,16 +40,20 @@ def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> No
 
 def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     rank = engine.memory.profile.options.engram_rank
-    head, events = None, []
+    heads, events = [], []
+    noting_events = bool(rank) and reading.ticket.writes
     if reading.is_probe:
-        head = reading.new_position or None
-    elif rank and reading.ticket.writes:
+        last = len(reading.sequence.token_ids) - 1
+        heads = [reading.new_position] if reading.new_position else []
+        if last - reading.new_position >= LONG_PART and not noting_events:
+            heads.append(last)
+    elif noting_events:
         engine.settle(reading.session.namespace)
         events = [
             (reading.sequence.positions[cut.start], reading.sequence.positions[cut.start] + cut.event.num_tokens)
             for cut in reading.session.unknown(reading.token_ids, reading.ticket.chat_id)
         ]
-    return Recording(pool=pool, rank=rank, head=head, events=tuple(events))
+    return Recording(pool=pool, rank=rank, heads=tuple(heads), events=tuple(events))
 
 
 def compute_event_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
@@ -122,12 +131,19 @@ def keep_head(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
     if engine is None or reading is None or reading.recording is None or not req.finished():
         return
     engine.recording.pop(req.rid, None)
-    head = reading.recording.head
-    if head is None or seams.kv_row(req) is None or seams.owned_length(req) < head:
+    if seams.kv_row(req) is None:
         return
-    with engine.memory.guard("head"):
-        with engine.behind_forward():
-            states = reading.recording.head_states()
-        if states is not None:
-            span.insert_head(engine, req, tree_cache, reading, head, states)
-            engine.memory.counters["heads_kept"] += 1
+    for head in reading.recording.heads:
+        behind_span = head > reading.new_position
+        if seams.owned_length(req) < head or (behind_span and _recalls(req)):
+            continue
+        with engine.memory.guard("head"):
+            states = reading.recording.states_at(head)
+            if states is not None and span.insert_head(engine, req, tree_cache, reading, head, states):
+                engine.memory.counters["heads_kept"] += 1
+
+
+def _recalls(req: Any) -> bool:
+    """Whether a probe's plan brings anything back: then its own last states are of no use."""
+    report = (getattr(req, "customized_info", None) or {}).get(KEY)
+    return bool(report and report[0].get("recalled"))
