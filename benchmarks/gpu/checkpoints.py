@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_around, write_checkpoint
 from v14.types import MAX_EVENT_TOKENS
 
+ROUTERS = ("mlp.gate.weight", "mlp.router.weight")
 FAMILIES = ("llama", "qwen3_5", "qwen3_5_moe", "nemotron_h", "gpt_oss", "lfm2")
 
 _WIDE: dict[str, Any] = {
@@ -138,6 +139,11 @@ def checkpoint(family: str, path: Path) -> Path:
     """A plain checkpoint of `family` at `path`, the same weights every time."""
     torch.manual_seed(14)
     model = _model(family).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(ROUTERS):
+                # A random router is indifferent: rounding would decide which experts it takes.
+                parameter.mul_(10)
     write_checkpoint(model, path)
     if hasattr(model.config, "vision_config"):
         _write_processor(path)

@@ -41,6 +41,9 @@ LIKELIEST = 50
 SLACK = 2.0
 FLOOR = 0.02
 """Distances below this are rounding, whatever plain SGLang's own are."""
+ARGUMENTS = ("--enable-fp32-lm-head",)
+"""Logits in bf16 are a thirtieth apart, which would hide what is compared here."""
+
 FAMILY_ARGUMENTS = {"gpt_oss": ("--disable-hybrid-swa-memory",)}
 FAMILY_BACKENDS = {"gpt_oss": "triton", "lfm2": "flashinfer", "nemotron_h": "flashinfer"}
 """The backends that SGLang has for a family, where it has one only."""
@@ -111,7 +114,8 @@ def measure(family: str, mode: str, backend: str, place: Path) -> Row:
                 family, place / "model", write_generated=False, reinstate=mode, engram_rank=MAX_EVENT_TOKENS
             )
         backend = FAMILY_BACKENDS.get(family, backend)
-        with server_of(model_dir, place / "memory", *FAMILY_ARGUMENTS.get(family, ()), backend=backend) as server:
+        arguments = (*ARGUMENTS, *FAMILY_ARGUMENTS.get(family, ()))
+        with server_of(model_dir, place / "memory", *arguments, backend=backend) as server:
             begun = time.monotonic()
             server.start()
             row.start_s = time.monotonic() - begun
