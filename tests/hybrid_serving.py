@@ -7,14 +7,8 @@ from tests.serving import serving
 from tests.tiny import HYBRIDS
 from v14.check.server import Server
 
-NO_BUFFER = ("--mamba-radix-cache-strategy", "no_buffer", "--disable-overlap-schedule")
-"""States are kept where a request ended. SGLang's strategy for CPUs, without overlap scheduling."""
-
 EXTRA_BUFFER = ("--mamba-radix-cache-strategy", "extra_buffer")
-"""States are kept at every 64th token. SGLang's strategy for GPUs, with overlap scheduling."""
-
-FEW_STATES = ("--max-mamba-cache-size", "48")
-"""Slots of recurrent states: SGLang would take most of the memory for them."""
+"""States are kept at every 64th token: SGLang's strategy for GPUs. Without it they are kept where a request ended."""
 
 ENVIRONMENT = {"SGLANG_MAMBA_CONV_DTYPE": "float32", "SGLANG_CPU_EXTRA_BUFFER": "1"}
 """SGLang keeps the convolutions' last inputs in bf16, whatever the model's dtype is, and has no extra buffers on a CPU
@@ -25,4 +19,4 @@ def serving_of(family: str, model_dir: Path, home: Path, *arguments: str) -> Abs
     """`serving`, with what the family needs to be exact in fp32."""
     if family not in HYBRIDS:
         return serving(model_dir, home, *arguments)
-    return serving(model_dir, home, *NO_BUFFER, *FEW_STATES, *arguments, **ENVIRONMENT)
+    return serving(model_dir, home, *arguments, **ENVIRONMENT)

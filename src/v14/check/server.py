@@ -22,8 +22,12 @@ from v14.errors import CheckError
 CPU_ENV = {"SGLANG_USE_CPU_ENGINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 """Threads that wait for each other by spinning come to a standstill when anything else wants the same cores."""
 
-CPU_ARGUMENTS = ("--device", "cpu", "--max-total-tokens", "16384")
-"""Without a limit SGLang takes most of a machine's memory for its KV pool."""
+CPU_ARGUMENTS = (
+    *("--device", "cpu", "--max-total-tokens", "16384", "--max-mamba-cache-size", "64"),
+    *("--mamba-radix-cache-strategy", "no_buffer", "--disable-overlap-schedule"),
+)
+"""Without limits SGLang takes most of a machine's memory for its pools of KV and of recurrent states. The strategy is
+the one that SGLang has for recurrent states on a CPU, where nothing overlaps anyway; models without any ignore it."""
 
 TRACEBACK = "Traceback (most recent call last)"
 
