@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from v14.config import CONFIG_KEY, Options
 from v14.events.turns import TurnFormat
@@ -204,7 +204,16 @@ def write_checkpoint(model: Any, path: Path) -> None:
                 # Norms and biases start as ones and zeros: a mistake in them would not show.
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
     model.save_pretrained(path)
+    _write_released_names(path / "model.safetensors")
     write_around(model.config, path)
+
+
+def _write_released_names(file: Path) -> None:
+    """Transformers 5.12 saves Nemotron-H's embeddings under a name that no released checkpoint has."""
+    weights = load_file(file)
+    misnamed = weights.pop("backbone.embedding.weight", None)
+    if misnamed is not None:
+        save_file({**weights, "backbone.embeddings.weight": misnamed}, file, {"format": "pt"})
 
 
 def write_around(config: Any, path: Path) -> None:

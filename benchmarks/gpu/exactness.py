@@ -91,6 +91,8 @@ class Row:
             and self.all_events
             and bool(self.recalled)
             and max(self.recalled) <= max(FLOOR, SLACK * self.own)
+            # Otherwise the law would hold for a model that looks at nothing.
+            and min(self.not_recalled) > max(self.recalled)
         )
 
 
