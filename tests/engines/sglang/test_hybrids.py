@@ -166,3 +166,27 @@ def test_engrams_outlive_the_server_and_without_them_states_stay(tmp_path_factor
             # Keys and values stand there, states do not know of them: neither what was read nor nothing at all.
             assert difference(recalled, plain, num_tokens=1) > 1e-3
             assert difference(recalled, bare, num_tokens=1) > 1e-3
+
+
+@pytest.mark.slow
+def test_auto_tries_both_ways_and_both_are_exact(tmp_path_factory, checkpoint):
+    place = tmp_path_factory.mktemp("auto")
+    short = turn(checkpoint, "system", 9, seed=1)
+    told = turn(checkpoint, "user", 90, seed=80)
+    options = {"reinstate": "auto", "engram_rank": MAX_EVENT_TOKENS}
+    model_dir = tiny_v14(FAMILY, place / "model", write_generated=False, **options)
+    placed = []
+    with serving_of(FAMILY, model_dir, place / "memory") as server:
+        for number in range(4):
+            namespace = f"auto {number}"
+            generate(server, short + told, namespace=namespace)
+            flush_cache(server)
+            recalled = generate(server, short + asked(checkpoint, 81), logprobs=True, namespace=namespace)
+            read = generate(
+                server, short + told + asked(checkpoint, 81), logprobs=True, namespace=namespace, mode="off"
+            )
+            assert difference(recalled, read) < 1e-4
+            # A span that was read again is not cached, and the usage takes its tokens off the head's.
+            placed.append(recalled["meta_info"]["cached_tokens"] == len(short))
+        assert server.tracebacks() == 0
+    assert placed[:2] == [True, False]
