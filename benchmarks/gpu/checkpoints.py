@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_around, write_checkpoint
 from v14.types import MAX_EVENT_TOKENS
 
-ROUTERS = ("mlp.gate.weight", "mlp.router.weight")
 FAMILIES = ("llama", "qwen3_5", "qwen3_5_moe", "nemotron_h", "gpt_oss", "lfm2")
 
 _WIDE: dict[str, Any] = {
@@ -26,7 +25,8 @@ _WIDE: dict[str, Any] = {
     "initializer_range": 0.05,
     "max_position_embeddings": 32768,
 }
-_EXPERTS: dict[str, Any] = {**EXPERTS, "num_experts": 8, "moe_intermediate_size": 128}
+_EXPERTS: dict[str, Any] = {**EXPERTS, "num_experts": 4, "num_experts_per_tok": 4, "moe_intermediate_size": 128}
+"""Every token goes to all experts, weighted: a random router is indifferent, and rounding would choose for it."""
 _DELTA_NET: dict[str, Any] = {
     **_WIDE,
     "num_hidden_layers": 6,
@@ -58,8 +58,8 @@ _SINKS: dict[str, Any] = {
     **_WIDE,
     "num_hidden_layers": 4,
     "head_dim": 64,
-    "num_local_experts": 8,
-    "num_experts_per_tok": 2,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 4,
     "sliding_window": 128,
     "swiglu_limit": 7.0,
     "initial_context_length": 4096,
@@ -139,11 +139,6 @@ def checkpoint(family: str, path: Path) -> Path:
     """A plain checkpoint of `family` at `path`, the same weights every time."""
     torch.manual_seed(14)
     model = _model(family).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith(ROUTERS):
-                # A random router is indifferent: rounding would decide which experts it takes.
-                parameter.mul_(10)
     write_checkpoint(model, path)
     if hasattr(model.config, "vision_config"):
         _write_processor(path)
