@@ -1,11 +1,15 @@
 """The law of exactness through SGLang's real model runner: reading events and then a prompt in one sequence, against
 events read in one request, stored, recalled in another and the prompt read behind their span."""
 
-import pytest
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+import torch
+
+from tests.hf import logits_of, native
 from tests.hybrid_serving import serving_of
 from tests.serving import distributions, flush_cache, generate, turn
-from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from tests.tiny import VOCAB_SIZE, tiny_checkpoint, tiny_v14, turns_of
 from v14.types import MAX_EVENT_TOKENS
 
 pytestmark = pytest.mark.engine
@@ -33,7 +37,11 @@ SERVED = (
     ("nemotron_h", "kv"),
 )
 SLOWLY = (
+    ("mistral", "kv"),
+    ("qwen3_moe", "kv"),
+    ("qwen3_5_moe", "kv"),
     ("lfm2", "kv"),
+    ("lfm2_moe", "kv"),
     ("qwen3_5", "reread"),
     ("nemotron_h", "reread"),
     ("lfm2", "reread"),
@@ -61,6 +69,26 @@ def served(request, tmp_path_factory):
 def largest_difference(one, other):
     assert [sorted(row) for row in one] == [sorted(row) for row in other]
     return max(abs(a[token] - b[token]) for a, b in zip(one, other, strict=True) for token in a)
+
+
+def test_the_engine_computes_what_the_library_does(served):
+    """A prompt, a longer one that begins with it and what was written, and three beside each other."""
+    checkpoint, server, _ = served
+    model = native(checkpoint)
+
+    def check(prompt):
+        reply = generate(server, prompt, logprobs=True, mode="off", namespace="library")
+        written = reply["output_ids"]
+        logits = logits_of(model, [*prompt, *written[:-1]])[-len(written) :].log_softmax(-1)
+        found = torch.tensor([[row[token] for token in range(VOCAB_SIZE)] for row in distributions(reply)])
+        assert (found - logits).abs().max() < 1e-4
+        return reply
+
+    prompt = turn(checkpoint, "user", 150, seed=30)
+    longer = [*prompt, *check(prompt)["output_ids"], *turn(checkpoint, "user", 40, seed=31)]
+    assert check(longer)["meta_info"]["cached_tokens"] >= len(prompt)
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(check, [turn(checkpoint, "user", n, seed=n) for n in (12, 65, 130)]))
 
 
 @pytest.mark.parametrize("case", LENGTHS)
