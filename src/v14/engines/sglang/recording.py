@@ -19,6 +19,9 @@ from v14.engram.factors import Factors, conv_tail
 from v14.kernels.engram import Events
 from v14.types import MAX_EVENT_TOKENS, Engram
 
+MAX_RUNS = 64
+"""Runs that a head is reached in: the effects of all stand beside each other on the device, layer by layer."""
+
 Run = tuple[int, int]
 """Start and end of a run of tokens, as positions in a request's sequence."""
 
@@ -57,11 +60,12 @@ class Recording:
     _engrams: dict[tuple[Run, int], tuple[int, Engram]] = field(default_factory=dict)
 
     def runs(self, part: Pass) -> list[Run]:
-        """The runs to look at in a pass, ascending, each at most as long as an event."""
+        """The runs to look at in a pass, ascending: events, and what stands in front of a head in up to `MAX_RUNS`."""
         wanted = [(max(a, part.start), min(b, part.end)) for a, b in self.events]
         heads = self._passed(part)
         if heads:
-            wanted += pairwise(sorted({*range(part.start, max(heads), MAX_EVENT_TOKENS), *heads}))
+            step = max(MAX_EVENT_TOKENS, -(-(max(heads) - part.start) // MAX_RUNS))
+            wanted += pairwise(sorted({*range(part.start, max(heads), step), *heads}))
         return sorted({(a, b) for a, b in wanted if a < b})
 
     def _passed(self, part: Pass) -> list[int]:
