@@ -4,6 +4,7 @@ import json
 import random
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,23 @@ def generate(
     if logprobs:
         body |= {"return_logprob": True, "top_logprobs_num": VOCAB_SIZE}
     return post(server, "/generate", body, X_V14_Namespace=namespace, X_V14_Memory=mode)
+
+
+def stream(
+    server: Server, ids: list[int], *, num_tokens: int = 4, mode: str = "both", namespace: str = "n"
+) -> Iterator[dict[str, Any]]:
+    """The parts of a streamed reply as they come, greedy; each holds all tokens so far."""
+    body = {
+        "input_ids": ids,
+        "sampling_params": {"max_new_tokens": num_tokens, "temperature": 0.0, "ignore_eos": True},
+        "stream": True,
+    }
+    headers = {"Content-Type": "application/json", "X-V14-Namespace": namespace, "X-V14-Memory": mode}
+    request = urllib.request.Request(server.url + "/generate", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=120) as reply:
+        for line in reply:
+            if line.startswith(b"data: {"):
+                yield json.loads(line.removeprefix(b"data: "))
 
 
 def distributions(reply: dict[str, Any]) -> list[dict[int, float]]:

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import save_file
 
 from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_around, write_checkpoint
-from v14.types import MAX_EVENT_TOKENS
 
 FAMILIES = ("llama", "qwen3_5", "qwen3_5_moe", "nemotron_h", "gpt_oss", "lfm2")
 
@@ -120,8 +119,8 @@ SHAPES: dict[str, dict[str, Any]] = {"qwen3_5_27b": _27B, "small": {**_DELTA_NET
 """Qwen3.5 for `--load-format dummy`: the sizes of the 27B model, and some that a CPU serves."""
 
 
-def dummy_v14_directory(shape: str, path: Path) -> Path:
-    """A V14 directory at `path` of a Qwen3.5 without weights; everything in a namespace is recalled, as `tiny_v14`."""
+def dummy_v14_directory(shape: str, path: Path, **options: Any) -> Path:
+    """A V14 directory at `path` of a Qwen3.5 without weights; `options` override those of open recall."""
     import transformers as hf
 
     source = path.with_name(f"{path.name}-plain")
@@ -132,7 +131,7 @@ def dummy_v14_directory(shape: str, path: Path) -> Path:
     write_around(config, source)
     _write_processor(source)
     save_file({"unused": torch.zeros(1)}, source / "model.safetensors")
-    return v14_of(source, path, engram_rank=MAX_EVENT_TOKENS)
+    return v14_of(source, path, **options)
 
 
 def checkpoint(family: str, path: Path) -> Path:

@@ -22,15 +22,19 @@ from typing import Any
 
 from benchmarks.gpu.checkpoints import SHAPES, dummy_v14_directory
 from benchmarks.gpu.servers import GraphCount, machine, server_of
-from tests.serving import generate, turn
+from tests.serving import stream, turn
 from tests.tiny import turns_of
 from v14.check.server import Server
 
 HEAD_TOKENS = 37
 RECALLED_TOKENS = 512
 PROMPTS = (64, 256, 2048)
-DECODED_TOKENS = 128
+DECODED_TOKENS = 256
 BATCHES = (1, 8)
+ARGUMENTS = (
+    *("--load-format", "dummy", "--mem-fraction-static", "0.85"),
+    *("--max-running-requests", "8", "--max-mamba-cache-size", "64"),
+)
 NOTHING_BOUND, RECALLED_BOUND, DECODE_BOUND = 1.15, 1.8, 0.97
 
 
@@ -69,28 +73,19 @@ class Bench:
         return statistics.median(plain[1:]), statistics.median(memory[1:])
 
     def decode(self, batch: int) -> tuple[float, float]:
-        """Medians of the tokens a second of each of `batch` streams, without and with memory."""
+        """Medians of each stream's tokens a second while all `batch` decode, without and with memory."""
         speeds: dict[str, list[float]] = {"off": [], "read": []}
         for _ in range(self._repeats):
             for mode, server, recalled in (("off", self._plain, 0), ("read", self._memory, RECALLED_TOKENS)):
                 with ThreadPoolExecutor(batch) as pool:
-                    asked = [pool.submit(self._speed, server, self._prompt(64), mode, recalled) for _ in range(batch)]
-                    speeds[mode].append(statistics.median(future.result() for future in asked))
+                    prompts = [self._prompt(64) for _ in range(batch)]
+                    asked = [pool.submit(self._ask, server, p, mode, "told", recalled, DECODED_TOKENS) for p in prompts]
+                    speeds[mode].append(_speed([future.result()[1:] for future in asked]))
         return statistics.median(speeds["off"]), statistics.median(speeds["read"])
 
-    def _speed(self, server: Server, prompt: list[int], mode: str, recalled: int) -> float:
-        begun = time.perf_counter()
-        self._ask(server, prompt, mode, "told", recalled)
-        to_first = time.perf_counter() - begun
-        begun = time.perf_counter()
-        self._ask(server, prompt, mode, "told", recalled, DECODED_TOKENS + 1)
-        return DECODED_TOKENS / (time.perf_counter() - begun - to_first)
-
     def _seconds(self, server: Server, num_tokens: int, mode: str, namespace: str, recalled: int) -> float:
-        prompt = self._prompt(num_tokens)
-        begun = time.perf_counter()
-        self._ask(server, prompt, mode, namespace, recalled)
-        return time.perf_counter() - begun
+        (begun, _), (first, _), *_ = self._ask(server, self._prompt(num_tokens), mode, namespace, recalled)
+        return first - begun
 
     def _known(self) -> list[int]:
         return turn(self._model_dir, "user", 20, seed=3)
@@ -103,13 +98,27 @@ class Bench:
         return turn(self._model_dir, "system", HEAD_TOKENS, seed=1) + known + rest + opening
 
     def _ask(
-        self, server: Server, ids: list[int], mode: str, namespace: str, recalled: int = 0, num_tokens: int = 1
-    ) -> dict[str, Any]:
-        reply = generate(server, ids, num_tokens=num_tokens, mode=mode, namespace=namespace)
-        found = sum(event["num_tokens"] for event in reply["meta_info"].get("v14", {}).get("recalled", ()))
-        if found != recalled or len(reply["output_ids"]) != num_tokens:
-            raise RuntimeError(f"{found} tokens recalled instead of {recalled}: {str(reply)[:300]}")
-        return reply
+        self, server: Server, ids: list[int], mode: str, namespace: str, recalled: int = 0, num_tokens: int = 2
+    ) -> list[tuple[float, int]]:
+        """When the request was sent and when each part of the reply came, with the number of tokens there were then."""
+        meta: dict[str, Any] = {}
+        parts = [(time.perf_counter(), 0)]
+        for part in stream(server, ids, num_tokens=num_tokens, mode=mode, namespace=namespace):
+            meta = part["meta_info"]
+            parts.append((time.perf_counter(), meta["completion_tokens"]))
+        found = sum(event["num_tokens"] for event in meta.get("v14", {}).get("recalled", ()))
+        if found != recalled or parts[-1][1] != num_tokens:
+            raise RuntimeError(f"{found} tokens recalled instead of {recalled}: {str(meta)[:300]}")
+        return parts
+
+
+def _speed(streams: list[list[tuple[float, int]]]) -> float:
+    """Tokens a second of one stream, from when all have begun until the first ends."""
+    begin, end = max(parts[0][0] for parts in streams), min(parts[-1][0] for parts in streams)
+    if end <= begin:
+        raise RuntimeError("the streams did not run beside each other; decode more tokens")
+    within = [[tokens for at, tokens in parts if begin <= at <= end] for parts in streams]
+    return sum(tokens[-1] - tokens[0] for tokens in within) / len(streams) / (end - begin)
 
 
 def rows_of(bench: Bench, count: Callable[[str], None]) -> list[Row]:
@@ -143,17 +152,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shape", default="qwen3_5_27b", choices=SHAPES)
     parser.add_argument("--backend", default="flashinfer", choices=["triton", "flashinfer"])
+    parser.add_argument("--reinstate", default="reread", choices=["kv", "reread", "auto"])
+    parser.add_argument("--engram-rank", type=int, default=0, help="kept of what events do to recurrent states")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--plain", action="store_true", help="a second server without the plugin, on the same device")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as base, ExitStack() as stack:
-        model_dir = dummy_v14_directory(arguments.shape, Path(base) / "model")
+        options = {"reinstate": arguments.reinstate, "engram_rank": arguments.engram_rank, "write_generated": False}
+        model_dir = dummy_v14_directory(arguments.shape, Path(base) / "model", **options)
 
         def serve(name: str, **environment: str) -> Server:
-            server = server_of(
-                model_dir, Path(base) / name, "--load-format", "dummy", backend=arguments.backend, **environment
-            )
+            server = server_of(model_dir, Path(base) / name, *ARGUMENTS, backend=arguments.backend, **environment)
             stack.enter_context(server).start()
             return server
 
@@ -175,7 +185,8 @@ def main() -> int:
             graphs = {figure: counted.read() for figure, counted in counts.items()}
         finally:
             (arguments.out / "memory.log").write_bytes(memory.log.read_bytes()[-2_000_000:])
-    print(f"\n{machine()['machine']}, {arguments.shape}, {arguments.backend}")
+    how = f"{arguments.reinstate}, rank {arguments.engram_rank}"
+    print(f"\n{machine()['machine']}, {arguments.shape}, {arguments.backend}, {how}")
     for row in rows:
         mark = "holds" if row.holds else "DOES NOT HOLD"
         print(f"{row.figure:<60}{row.plain:>9.4f}{row.memory:>9.4f}{row.ratio:>8.3f}  bound {row.bound:<5} {mark}")
