@@ -11,11 +11,15 @@ import argparse
 import json
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from experiments.tiny_hybrid.calibration import calibration_set
 from experiments.tiny_hybrid.reader import RANKS, Reader, Told
 from experiments.tiny_hybrid.telling import ROWS, case
 from v14.upgrade import upgrade
@@ -58,8 +62,19 @@ def bytes_per_event(reader: Reader, told: Told, key: Key) -> float:
     return sum(sizes) / len(sizes)
 
 
+def upgraded(checkpoint: Path) -> Path:
+    """The V14 directory of a checkpoint, made where that was not done, calibrated in the models' own language."""
+    directory = BUILD / "hybrid" / checkpoint.name
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    texts = directory.parent / "calibration.json"
+    texts.write_text(json.dumps(calibration_set(0)))
+    upgrade(checkpoint, directory, calibration=texts)
+    return directory
+
+
 def measure(directory: Path, seed: int, num_cases: int) -> list[dict[str, Any]]:
-    """The rows of one model."""
+    """The rows of one model, on one core."""
+    torch.set_num_threads(1)
     rows = []
     with tempfile.TemporaryDirectory() as home:
         reader = Reader(directory, Path(home))
@@ -124,13 +139,10 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--models", type=Path, nargs="+", default=list(MODELS))
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    rows = []
-    for checkpoint in arguments.models:
-        directory = BUILD / "hybrid" / checkpoint.name
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        upgrade(checkpoint, directory)
-        rows += measure(directory, arguments.seed, arguments.cases)
+    directories = [upgraded(checkpoint) for checkpoint in arguments.models]
+    with ProcessPoolExecutor(len(directories), get_context("spawn")) as pool:
+        found = pool.map(measure, directories, repeat(arguments.seed), repeat(arguments.cases))
+        rows = [row for of_model in found for row in of_model]
     print(show(rows))
     (BUILD / "hybrid.json").write_text(json.dumps({"seed": arguments.seed, "rows": rows}, indent=1) + "\n")
 

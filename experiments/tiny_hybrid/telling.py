@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from experiments.tiny_hybrid import vocabulary as words
 from experiments.tiny_hybrid.stories import Item, Question, Writer
 
-ROWS = ("fact", "paraphrase", "corrected", "two-step", "three-step", "long-note", "three at once", "ten at once")
+ROWS = ("fact", "corrected", "two-step", "long-note", "three at once", "ten at once")
 """Kinds of questions in the table. The last two are facts whose statement stands among two and nine others."""
 
-NUM_OTHERS = 5
+NUM_OTHERS = 3
 """Statements about other things that are told beside every question's own."""
 
 _AT_ONCE = {"three at once": 3, "ten at once": 10}

@@ -19,9 +19,13 @@ def upgrade(
     src: Annotated[Path, typer.Argument(help="The checkpoint, a directory with config.json and safetensors.")],
     out: Annotated[Path, typer.Argument(help="The V14 directory to make.")],
     link: Annotated[Link, typer.Option(help="How the weights get into the V14 directory.")] = Link.hardlink,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="A calibration set of your own (JSON), for a model of another language or narrow subject."),
+    ] = None,
 ) -> None:
     """Make a V14 directory of a checkpoint: its own files, the memory's voters, options and code."""
     # Transformers takes seconds to import, which the other commands need not wait for.
     from v14.upgrade import upgrade as make
 
-    make(src, out, link=link.value)
+    make(src, out, link=link.value, calibration=calibration)

@@ -10,10 +10,11 @@ from transformers import AutoTokenizer
 from v14.config import CONFIG_KEY, Options
 from v14.errors import UnsupportedModelError, UpgradeError, V14Error
 from v14.events.cut import Cutter
+from v14.geometry import Geometry
 from v14.models import adapter_for
 from v14.models.base import text_config
 from v14.profile import Profile
-from v14.upgrade.calibration import build
+from v14.upgrade.calibration import build, own
 from v14.upgrade.choose import choose
 from v14.upgrade.directory import Link, whole_or_nothing, write
 from v14.upgrade.installed import check_transformers, sglang_line
@@ -34,11 +35,23 @@ REREAD_LINE = (
     "events of this model are read again (reinstate: reread): what its layers keep beside keys, values and states "
     "cannot be placed"
 )
+HYBRID_LINE = (
+    "events of this model are read again (reinstate: reread), which small hybrid models answered corrected facts best "
+    "with; kv and auto can be set in config.json"
+)
 
 
-def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | None = None) -> Profile:
+def upgrade(
+    src: Path,
+    out: Path,
+    *,
+    link: Link = "hardlink",
+    calibration: Path | None = None,
+    report: Report | None = None,
+) -> Profile:
     """Make `out`, the V14 directory of the checkpoint `src`, and return its profile.
 
+    `calibration` is a file with a calibration set (`v14.upgrade.calibration.own`) in the place of the package's.
     A finished `out` of the same weights is left as it is. Raises `UpgradeError` or `UnsupportedModelError`, naming what
     cannot be upgraded; then nothing is left behind.
     """
@@ -46,6 +59,7 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
     config = _config(src)
     adapter = adapter_for(config)
     check_transformers(adapter)
+    texts = build(SEED) if calibration is None else own.load(calibration)
     geometry = adapter.geometry(config)
     weights = weights_id(src)
     if out.exists() or out.is_symlink():
@@ -54,7 +68,6 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
         tokenizer = _tokenizer(src)
         turns, ends = turn_format(tokenizer), sentence_ends(tokenizer)
         num_layers = math.ceil(len(geometry.layers) * LAYER_SHARE)
-        texts = build(SEED)
         defaults = Options.parse({"recall_floor": 1.0}, "defaults")
         cutter = Cutter(turns=turns, sentence_ends=ends, event_tokens=defaults.event_tokens)
         with (
@@ -101,7 +114,7 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
                     "recall_floor": choice.floor,
                     "recall_ratio": limits.ratio,
                     "recall_max_events": MAX_EVENTS,
-                    "reinstate": defaults.reinstate if geometry.placeable else "reread",
+                    "reinstate": "kv" if geometry.placeable and geometry.recurrent is None else "reread",
                 }
             ),
             measured=measured,
@@ -109,11 +122,18 @@ def upgrade(src: Path, out: Path, *, link: Link = "hardlink", report: Report | N
         write(room, src, config, adapter, profile, link)
     for line in separation_lines(measured, choice.floor, limits.ratio):
         report.say(line)
-    for remark in (sglang_line(adapter), None if geometry.placeable else REREAD_LINE):
+    for remark in (sglang_line(adapter), reread_line(geometry)):
         if remark:
             report.say(remark)
     report.say(f"{out} is ready")
     return profile
+
+
+def reread_line(geometry: Geometry) -> str | None:
+    """Why events are read again instead of placed, None where they are placed."""
+    if not geometry.placeable:
+        return REREAD_LINE
+    return None if geometry.recurrent is None else HYBRID_LINE
 
 
 def _config(src: Path) -> dict[str, Any]:

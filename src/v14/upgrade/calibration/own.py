@@ -1,0 +1,77 @@
+"""A calibration set of one's own, for a model whose language or subjects the package's set is not of.
+
+A JSON file:
+
+    {"chats": [{"turns": [["user", "The boat is called Ada."], ["assistant", "Okay."]], "fact": 0}, …],
+     "questions": [{"text": "What is the boat called?", "fact": 0, "held_out": false}, …],
+     "null": "N/A"}
+
+`fact` of a chat numbers what its first turn states, `fact` of a question what it should recall; without one, nothing.
+Questions with `held_out` choose no voters: they measure them, so about half of each kind should have it.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from v14.errors import UpgradeError
+from v14.upgrade.calibration.build import CalibrationSet, Chat, Question
+
+MIN_QUESTIONS = 8
+"""Least number of questions about facts, and of others, in each half: with fewer, thresholds mean nothing."""
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Chat(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    turns: Annotated[tuple[tuple[Literal["user", "assistant"], Text], ...], Field(min_length=1)]
+    fact: int | None = None
+
+
+class _Question(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: Text
+    fact: int | None = None
+    held_out: bool
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    chats: tuple[_Chat, ...]
+    questions: tuple[_Question, ...]
+    null: Text = "N/A"
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        told = {chat.fact for chat in self.chats}
+        for question in self.questions:
+            if question.fact is not None and question.fact not in told:
+                raise ValueError(f"question {question.text!r} asks for fact {question.fact}, which no chat states")
+        for held_out in (False, True):
+            half = [question for question in self.questions if question.held_out == held_out]
+            about_facts = sum(question.fact is not None for question in half)
+            if min(about_facts, len(half) - about_facts) < MIN_QUESTIONS:
+                raise ValueError(
+                    f"of the questions with held_out {str(held_out).lower()}, {about_facts} ask for a fact and "
+                    f"{len(half) - about_facts} for nothing stored; at least {MIN_QUESTIONS} of each are needed"
+                )
+        return self
+
+
+def load(path: Path) -> CalibrationSet:
+    """The set in a file. Raises `UpgradeError`, naming the file and what is wrong with it."""
+    try:
+        found = _File.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UpgradeError(f"the calibration set {path} cannot be read ({error})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UpgradeError(f"the calibration set {path}: {place + ': ' if place else ''}{first['msg']}") from error
+    return CalibrationSet(
+        chats=tuple(Chat(turns=chat.turns, fact=chat.fact) for chat in found.chats),
+        questions=tuple(Question(text=q.text, fact=q.fact, held_out=q.held_out) for q in found.questions),
+        null=found.null,
+    )
