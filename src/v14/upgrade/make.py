@@ -63,7 +63,7 @@ def upgrade(
     geometry = adapter.geometry(config)
     weights = weights_id(src)
     if out.exists() or out.is_symlink():
-        return _finished(out, weights, report)
+        return _finished(out, weights, calibration, report)
     with whole_or_nothing(out) as room:
         tokenizer = _tokenizer(src)
         turns, ends = turn_format(tokenizer), sentence_ends(tokenizer)
@@ -153,7 +153,7 @@ def _config(src: Path) -> dict[str, Any]:
     return config
 
 
-def _finished(out: Path, weights: str, report: Report) -> Profile:
+def _finished(out: Path, weights: str, calibration: Path | None, report: Report) -> Profile:
     """The profile of an `out` that is there already, if it is this upgrade's."""
     try:
         profile = Profile.load(out)
@@ -162,6 +162,8 @@ def _finished(out: Path, weights: str, report: Report) -> Profile:
     if profile.weights_id != weights:
         raise UpgradeError(f"{out} is the V14 directory of other weights; remove it or choose another name")
     report.say(f"{out} is a V14 directory of these weights already: nothing to do")
+    if calibration is not None:
+        report.say(f"{calibration} was not used; remove {out} to calibrate with it")
     return profile
 
 

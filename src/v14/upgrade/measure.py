@@ -117,7 +117,7 @@ def new_part_start(cutter: Cutter, token_ids: list[int]) -> int:
 def _events(
     reader: Reader, tokenizer: Any, cutter: Cutter, geometry: Geometry, voters: Voters, chat: Chat, number: int
 ) -> list[tuple[Event, torch.Tensor, bool]]:
-    """The events of one chat with their voter keys, and whether each comes from the user."""
+    """The events of one chat with their voter keys, and whether each is of its first turn, which may state a fact."""
     if tokenizer.chat_template:
         sequences = [render(tokenizer, [{"role": role, "content": text} for role, text in chat.turns])]
     else:
@@ -125,6 +125,7 @@ def _events(
     found = []
     for turn, ids in enumerate(sequences):
         _, keys = reader.read(ids)
+        is_first = turn == 0
         for cut in cutter.cut(ids, namespace="calibration", said_at=float(number)):
             at_zero = torch.stack(
                 [
@@ -132,9 +133,8 @@ def _events(
                     for layer in voters.layers
                 ]
             )
-            found.append(
-                (cut.event, voter_keys(at_zero, geometry, voters), cut.event.role in ("user", "text") and not turn)
-            )
+            is_first = is_first and cut.event.role in ("user", "text")
+            found.append((cut.event, voter_keys(at_zero, geometry, voters), is_first))
     return found
 
 

@@ -6,14 +6,15 @@ A JSON file:
      "questions": [{"text": "What is the boat called?", "fact": 0, "held_out": false}, …],
      "null": "N/A"}
 
-`fact` of a chat numbers what its first turn states, `fact` of a question what it should recall; without one, nothing.
-Questions with `held_out` choose no voters: they measure them, so about half of each kind should have it.
+`fact` (0 or more) of a chat numbers what its first turn states, `fact` of a question what it should recall; without
+one, nothing. Turns alternate, a user's first, as chat templates ask for. Questions with `held_out` choose no voters:
+they measure them, so about half of each kind should have it.
 """
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from v14.errors import UpgradeError
 from v14.upgrade.calibration.build import CalibrationSet, Chat, Question
@@ -21,19 +22,31 @@ from v14.upgrade.calibration.build import CalibrationSet, Chat, Question
 MIN_QUESTIONS = 8
 """Least number of questions about facts, and of others, in each half: with fewer, thresholds mean nothing."""
 
-Text = Annotated[str, Field(min_length=1)]
+ROLES: tuple[Literal["user", "assistant"], ...] = ("user", "assistant")
+"""Of a chat's turns, in turn."""
+
+REMEDY = "Correct the file, or leave --calibration out to use the package's own set."
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Fact = Annotated[int, Field(ge=0)]
 
 
 class _Chat(BaseModel):
     model_config = ConfigDict(extra="forbid")
     turns: Annotated[tuple[tuple[Literal["user", "assistant"], Text], ...], Field(min_length=1)]
-    fact: int | None = None
+    fact: Fact | None = None
+
+    @model_validator(mode="after")
+    def _alternating(self) -> Self:
+        if any(role != ROLES[place % 2] for place, (role, _) in enumerate(self.turns)):
+            raise ValueError(f"turns are {[role for role, _ in self.turns]}; they alternate, a user's first")
+        return self
 
 
 class _Question(BaseModel):
     model_config = ConfigDict(extra="forbid")
     text: Text
-    fact: int | None = None
+    fact: Fact | None = None
     held_out: bool
 
 
@@ -44,11 +57,19 @@ class _File(BaseModel):
     null: Text = "N/A"
 
     @model_validator(mode="after")
-    def _enough(self) -> Self:
-        told = {chat.fact for chat in self.chats}
+    def _told_apart(self) -> Self:
+        stated: dict[str, int] = {}
+        for chat in self.chats:
+            statement = chat.turns[0][1]
+            if chat.fact is not None and stated.setdefault(statement, chat.fact) != chat.fact:
+                raise ValueError(f"{statement!r} is said to state fact {stated[statement]} and fact {chat.fact}")
         for question in self.questions:
-            if question.fact is not None and question.fact not in told:
+            if question.fact is not None and question.fact not in stated.values():
                 raise ValueError(f"question {question.text!r} asks for fact {question.fact}, which no chat states")
+        return self
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
         for held_out in (False, True):
             half = [question for question in self.questions if question.held_out == held_out]
             about_facts = sum(question.fact is not None for question in half)
@@ -61,15 +82,16 @@ class _File(BaseModel):
 
 
 def load(path: Path) -> CalibrationSet:
-    """The set in a file. Raises `UpgradeError`, naming the file and what is wrong with it."""
+    """The set in a file. Raises `UpgradeError`, naming the file, what is wrong with it and the remedy."""
     try:
         found = _File.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise UpgradeError(f"the calibration set {path} cannot be read ({error})") from error
+        raise UpgradeError(f"the calibration set {path} cannot be read ({error}). {REMEDY}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UpgradeError(f"the calibration set {path}: {place + ': ' if place else ''}{first['msg']}") from error
+        wrong = first["msg"].removeprefix("Value error, ")
+        raise UpgradeError(f"the calibration set {path}: {place + ': ' if place else ''}{wrong}. {REMEDY}") from error
     return CalibrationSet(
         chats=tuple(Chat(turns=chat.turns, fact=chat.fact) for chat in found.chats),
         questions=tuple(Question(text=q.text, fact=q.fact, held_out=q.held_out) for q in found.questions),
