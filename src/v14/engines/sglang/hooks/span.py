@@ -158,28 +158,19 @@ def _insert(
 
     `states` are those at the end, None for a model that has none.
     """
-    num_new = end - cached.length
-    allocator = tree_cache.token_to_kv_pool_allocator
-    state_slot: torch.Tensor | None = None
-    # Eviction must not take the very prefix that the new part stands behind.
-    held = tree_cache.inc_lock_ref(cached.node)
-    try:
-        evict_from_tree_cache(tree_cache, num_new)
-        slots = allocator.alloc(num_new)
-        if slots is not None and engine.states is not None:
-            state_slot = engine.states.take(tree_cache, EvictParams(num_tokens=0, mamba_num=1))
-            if state_slot is None:
-                allocator.free(slots)
-    finally:
-        tree_cache.dec_lock_ref(cached.node, held.to_dec_params())
-    if slots is None or (engine.states is not None and state_slot is None):
+    taken = _take(engine, tree_cache, cached, end - cached.length)
+    if taken is None:
         return False
-    slots = slots.clone()
-    with engine.behind_forward():
-        engine.used_here(slots)
-        fill(slots)
-        if engine.states is not None and state_slot is not None and states is not None:
-            engine.states.write(state_slot, *states)
+    slots, state_slot = taken
+    try:
+        with engine.behind_forward():
+            engine.used_here(slots)
+            fill(slots)
+            if engine.states is not None and state_slot is not None and states is not None:
+                engine.states.write(state_slot, *states)
+    except BaseException:
+        _give_back(engine, tree_cache, slots, state_slot)
+        raise
     result = tree_cache.insert(
         InsertParams(
             key=_key(req, reading, end),
@@ -191,3 +182,36 @@ def _insert(
     if engine.states is not None and state_slot is not None and result.mamba_exist:
         engine.states.give_back(state_slot)
     return True
+
+
+def _take(
+    engine: Runtime, tree_cache: Any, behind: Cached, num_tokens: int
+) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+    """Free slots for tokens behind a prefix, and one for their states where the model has any; None without room."""
+    allocator = tree_cache.token_to_kv_pool_allocator
+    # Eviction must not take the very prefix that the new part stands behind.
+    held = tree_cache.inc_lock_ref(behind.node)
+    try:
+        evict_from_tree_cache(tree_cache, num_tokens)
+        slots = allocator.alloc(num_tokens)
+        if slots is None:
+            return None
+        slots = slots.clone()
+        if engine.states is None:
+            return slots, None
+        state_slot: torch.Tensor | None = None
+        try:
+            state_slot = engine.states.take(tree_cache, EvictParams(num_tokens=0, mamba_num=1))
+        finally:
+            if state_slot is None:
+                allocator.free(slots)
+        return None if state_slot is None else (slots, state_slot)
+    finally:
+        tree_cache.dec_lock_ref(behind.node, held.to_dec_params())
+
+
+def _give_back(engine: Runtime, tree_cache: Any, slots: torch.Tensor, state_slot: torch.Tensor | None) -> None:
+    """Free what the tree never got: SGLang counts its slots when it is idle, and a lost one stops the server."""
+    tree_cache.token_to_kv_pool_allocator.free(slots)
+    if engine.states is not None and state_slot is not None:
+        engine.states.give_back(state_slot)
