@@ -1,6 +1,7 @@
 """Spaces: read from the store when asked for, dropped when there is no room, nothing of one in another."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 
@@ -71,3 +72,14 @@ def test_an_event_that_cannot_be_read_is_left_out_and_counted():
     assert broken not in spaces.get("a").events
     assert len(spaces.get("a").events) == 2
     assert spaces.counters["corrupt_events"] == 1
+
+
+def test_sizes_are_not_taken_while_another_thread_adds_to_an_index():
+    """What was read is added in the background; counting an index that grows would fail there."""
+    spaces = spaces_of(filled("a", "b"))
+    growing = spaces.get("a")
+    with ThreadPoolExecutor(1) as pool:
+        with growing.lock:
+            other = pool.submit(spaces.get, "b")
+            assert not wait([other], timeout=0.2).done
+        assert len(other.result(timeout=30).events) == 3

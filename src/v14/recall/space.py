@@ -41,6 +41,12 @@ class Space:
         with self.lock:
             return self.index.votes(cue)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the index."""
+        with self.lock:
+            return self.index.num_bytes
+
     def lookup(self, ids: Sequence[str]) -> list[Event]:
         """Events by id. Raises `KeyError` for one that is not here."""
         return [self.events[event_id] for event_id in ids]
@@ -84,4 +90,4 @@ class Spaces:
         return space
 
     def _num_bytes(self) -> int:
-        return sum(space.index.num_bytes for space in self._spaces.values())
+        return sum(space.num_bytes for space in self._spaces.values())
