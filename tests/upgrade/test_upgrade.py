@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from tests.hf import options, remembering
-from tests.tiny import EVERY_FAMILY, REREAD_ONLY, chat_ids, tiny_checkpoint
+from tests.tiny import EVERY_FAMILY, HYBRIDS, REREAD_ONLY, chat_ids, tiny_checkpoint
 from v14.errors import OptionError, UnsupportedModelError, UpgradeError
 from v14.models import adapter_for
 from v14.profile import Profile
@@ -33,6 +33,9 @@ def copy_of(family, path, **changes):
     (path / "config.json").write_text(json.dumps({**config, **changes}))
     return path
 
+
+REREAD = (*HYBRIDS, *REREAD_ONLY)
+"""Families whose events are read again unless their options say otherwise."""
 
 WHOLE_SET = ("llama",)
 """Upgraded with the calibration set that people get; a small one does for the others."""
@@ -69,7 +72,7 @@ def test_the_directory_is_whole(upgraded, family):
         f"configuration_v14.{adapter.v14_name.partition('For')[0]}Config",
         f"modeling_v14.{adapter.v14_name}",
     }
-    assert config.pop("v14")["reinstate"] == ("reread" if family in REREAD_ONLY else "kv")
+    assert config.pop("v14")["reinstate"] == ("reread" if family in REREAD else "kv")
     assert {**config, "architectures": plain["architectures"]} == plain
     assert profile.base_architecture == adapter.architecture
     assert profile.geometry == adapter.geometry(plain)
@@ -83,7 +86,7 @@ def test_the_directory_is_whole(upgraded, family):
     # Random weights know nothing, and the upgrade has to say so.
     assert not profile.measured["separates"]
     assert any("WARNING" in line for line in report.lines)
-    assert any("read again" in line for line in report.lines) == (family in REREAD_ONLY)
+    assert any("read again" in line for line in report.lines) == (family in REREAD)
     for file in source.iterdir():
         if file.name != "config.json":
             assert (out / file.name).read_bytes() == file.read_bytes()
@@ -118,18 +121,22 @@ def test_transformers_loads_it(upgraded, family, memory, monkeypatch, tmp_path):
         torch.testing.assert_close(logits_after(model), expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_a_fact_told_is_recalled(upgraded, family, tmp_path):
+BOTH_WAYS = [(family, "kv") for family in EVERY_FAMILY if family not in REREAD_ONLY] + [(f, "reread") for f in REREAD]
+
+
+@pytest.mark.parametrize(("family", "reinstate"), BOTH_WAYS)
+def test_a_fact_told_is_recalled(upgraded, family, reinstate, tmp_path):
     """With the floor out of the way, since random weights find nothing: store, vote, plan and span all run."""
     out, _ = upgraded(family)
     told = chat_ids(out, [("user", "The garden door is blue.")])
     asked = chat_ids(out, [("user", "What colour is the garden door?")])
-    with remembering(out, tmp_path) as model, options(model, recall_floor=-1e9, recall_ratio=0.0):
+    free = {"recall_floor": -1e9, "recall_ratio": 0.0}
+    with remembering(out, tmp_path) as model, options(model, **free, reinstate=reinstate):
         model.generate(torch.tensor([told]), max_new_tokens=1, v14_memory="write")
         assert model.v14.store.flush(timeout_s=30)
         model.generate(torch.tensor([asked]), max_new_tokens=2, v14_memory="read")
         assert [event.role for event in model.v14_last.plan.events] == ["user"]
-        assert model.v14_last.reinstated == ("reread" if family in REREAD_ONLY else "kv")
+        assert model.v14_last.reinstated == reinstate
         assert not [name for name in model.v14.counters if name.startswith("failed")]
 
 
