@@ -154,9 +154,9 @@ class Cue:
     """The queries of a prompt's new part at the voters.
 
     queries: `[V, Q, D]` fp32, rotated so that the new part's first token stands at position 0; the query of
-    token t therefore stands at position t. `first_position` is the position of the first query kept (a cue
-    may hold only the last tokens of a long part). context_lse: `[V, Q]` fp32, natural log-sum-exp of the scaled
-    scores of those queries over all keys that the prompt itself gives them.
+    token t therefore stands at position t (a cue may hold only the last tokens of a long part). context_lse:
+    `[V, Q]` fp32, natural log-sum-exp of the scaled scores of those queries over all keys that the prompt itself
+    gives them.
     """
 
     queries: torch.Tensor

@@ -15,8 +15,7 @@ import torch
 
 from v14.engines.sglang.recurrent import LayerRead, StatePool
 from v14.engram import advance, compose, compress, stack
-from v14.engram.factors import Factors, conv_tail
-from v14.kernels.engram import Events
+from v14.engram.factors import conv_tail
 from v14.types import MAX_EVENT_TOKENS, Engram
 
 MAX_RUNS = 64
@@ -103,7 +102,7 @@ class Recording:
         found = {}
         for a, b in runs:
             tail = conv_tail(seen[a - first + reach : b - first + reach], reach + 1)
-            found[a, b] = stack([] if events is None else [_factors(events, edges.index(a))], [tail])
+            found[a, b] = stack([] if events is None else [events.factors(edges.index(a))], [tail])
         return found
 
     def _add(self, event: Run, layer: int, run: Run, effect: Engram) -> None:
@@ -136,12 +135,3 @@ class Recording:
 
 Noting = tuple[Recording, Pass, list[Run]]
 """What is to be noted of one request in one forward pass."""
-
-
-def _factors(events: Events, index: int) -> Factors:
-    """One event's effect as factors of full rank."""
-    write = events.write[index]
-    eye = torch.eye(write.shape[-1], device=write.device).expand(write.shape[0], -1, -1)
-    if events.erase is None:
-        return Factors(events.decay[index], eye[..., :0], eye[..., :0], write, eye)
-    return Factors(events.decay[index], events.erase[index], eye, write, eye)
