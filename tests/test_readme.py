@@ -9,6 +9,9 @@ from typer.main import get_command
 
 from v14.cli import app
 from v14.config import ENV_PREFIX, Options, Switches
+from v14.engines.sglang.seams import TESTED_VERSIONS
+from v14.engines.sglang.server_args import BACKENDS
+from v14.models.registry import ADAPTERS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -37,10 +40,20 @@ def test_environment():
     assert Switches.read(stated) == Switches()
 
 
+def test_architectures_and_engines():
+    named = [name for _, names, _ in table("family") for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(named) == sorted(ADAPTERS)
+    rows = table("SGLang")
+    assert " and ".join(sorted(version for version, *_ in rows)) == TESTED_VERSIONS
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row[2])} == set(BACKENDS)
+
+
 def test_commands_and_links():
     named = set(re.findall(r"^    v14 (store \w+|\w+)", README, re.MULTILINE))
     commands = get_command(app).commands
     assert named == (set(commands) - {"store"}) | {f"store {name}" for name in commands["store"].commands}
+    options = {name for param in commands["upgrade"].params for name in param.opts if name.startswith("--")}
+    assert all(name in README for name in options)
     links = re.findall(r"\]\((?!http)([^)]+)\)", README)
     assert links
     assert all((ROOT / link).is_file() for link in links)
