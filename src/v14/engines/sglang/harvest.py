@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from v14.engines.sglang.transfer import to_device
 from v14.geometry import Geometry
 from v14.reinstate.rotation import rotate
 from v14.types import Engram, Trace
@@ -27,12 +28,11 @@ class Harvest:
     def __init__(self, pool: Any, geometry: Geometry, row: torch.Tensor, runs: Sequence[Run]) -> None:
         """`row` holds the KV slots of the sequence; `runs` ascend and do not overlap."""
         self._bounds = list(accumulate((end - start for start, end in runs), initial=0))
-        # The only wait: a few numbers for each event, made on the CPU.
         starts = torch.tensor([start for start, _ in runs])
         lengths = torch.tensor([end - start for start, end in runs])
         within = torch.arange(self._bounds[-1]) - torch.tensor(self._bounds[:-1]).repeat_interleave(lengths)
         begins = starts.repeat_interleave(lengths)
-        positions, deltas = _beside(begins + within, row), _beside(-begins, row)
+        positions, deltas = to_device(begins + within, row.device), to_device(-begins, row.device)
         slots = row[positions]
         self._keys, self._values = [], []
         for layer in geometry.layers:
@@ -58,7 +58,3 @@ class Harvest:
         part = slice(self._bounds[index], self._bounds[index + 1])
         keys, values = (torch.stack([layer[part] for layer in layers]) for layers in (self._keys, self._values))
         return Trace(keys=keys, values=values, engram=engram)
-
-
-def _beside(numbers: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
-    return numbers.pin_memory().to(row.device, non_blocking=True) if row.is_cuda else numbers

@@ -14,6 +14,7 @@ from itertools import pairwise
 import torch
 
 from v14.engines.sglang.recurrent import LayerRead, StatePool
+from v14.engines.sglang.transfer import to_device
 from v14.engram import advance, compose, compress, stack
 from v14.engram.factors import conv_tail
 from v14.types import MAX_EVENT_TOKENS, Engram
@@ -97,7 +98,7 @@ class Recording:
             # In front of this pass stands what the slot remembers of the passes before.
             seen = torch.cat([before.mT[reach - missing :].to(seen.dtype), seen])
         edges = sorted({edge for run in runs for edge in run})
-        bounds = torch.tensor([edge - first for edge in edges], dtype=torch.int32, device=seen.device)
+        bounds = to_device(torch.tensor([edge - first for edge in edges], dtype=torch.int32), seen.device)
         events = read.events(part.rows(first, last), seen, bounds)
         found = {}
         for a, b in runs:

@@ -124,12 +124,6 @@ class Runtime:
             if tensor.is_cuda:
                 tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
-    def to_pool(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A CPU tensor on the pool's device, copied without waiting for the device."""
-        if self.scheduler.device == "cpu":
-            return tensor
-        return tensor.pin_memory().to(self.scheduler.device, non_blocking=True)
-
     def keep_cue(self, reading: Reading, row: torch.Tensor) -> None:
         """Start copying off the cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence.
 

@@ -29,6 +29,7 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
+from v14.engines.sglang.transfer import to_device
 from v14.engram import advance
 from v14.reinstate.transcripts import Placement
 
@@ -115,7 +116,9 @@ def _place(
         span = reading.session.span(placement, edges[0])
 
     def fill(slots: torch.Tensor) -> None:
-        keys, values = (engine.to_pool(part[:, found.length - edges[0] :]) for part in (span.keys, span.values))
+        keys, values = (
+            to_device(part[:, found.length - edges[0] :], slots.device) for part in (span.keys, span.values)
+        )
         for slot, layer in enumerate(engine.memory.profile.geometry.layers):
             for buffer, part in (
                 (engine.kv_pool.get_key_buffer(layer.index), keys),
