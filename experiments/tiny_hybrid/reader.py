@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from experiments.tiny_hybrid.telling import Case, acknowledgement
 from v14.config import Switches
+from v14.engines.transformers.cache import MemoryCache
 from v14.engines.transformers.reading import Clock, forward, new_cache, read_behind, read_with_memory
 from v14.engram import compress
 from v14.memory import Memory, Session
@@ -44,7 +46,9 @@ class Reader:
         # Stored at full rank, so that every rank can be cut from the same traces.
         options = profile.options.model_copy(update={"engram_rank": RANKS[-1]})
         self.model.v14.close()
-        self.model.v14 = Memory.open(replace(profile, options=options), replace(Switches.read(), memory_home=home))
+        self.model.v14 = Memory.open(
+            replace(profile, options=options), replace(Switches.read(), memory_home=home, max_buffer_gb=0.1)
+        )
         self._namespaces = itertools.count()
 
     @property
@@ -53,6 +57,7 @@ class Reader:
         memory: Memory = self.model.v14
         return memory
 
+    @torch.no_grad()
     def tell(self, case: Case) -> Told:
         """Read every statement in a chat of its own; nothing else is in that namespace."""
         namespace = f"case {next(self._namespaces)}"
@@ -84,11 +89,15 @@ class Reader:
         return self._is_right(told, new_cache(self.model, told.session), [*ids, *self._question(told)])
 
     @torch.no_grad()
-    def placed(self, told: Told, parts: Parts, rank: int) -> bool:
-        """The events' traces in front of the question, engrams cut to `rank`; 0 leaves recurrent states alone."""
-        span = build_span(told.events, told.traces[rank], self.memory.profile.geometry, 0)
-        reading = read_behind(self.model, told.session, self._question(told), span, parts)
-        return self._is_right(told, reading.cache, reading.sequence.token_ids)
+    def placed(self, told: Told, parts: Parts, ranks: Sequence[int]) -> list[bool]:
+        """The events' traces in front of the question, engrams cut to each of `ranks`; 0 leaves recurrent states alone,
+        and cannot be asked for beside others."""
+        readings = []
+        for rank in ranks:
+            span = build_span(told.events, told.traces[rank], self.memory.profile.geometry, 0)
+            readings.append(read_behind(self.model, told.session, self._question(told), span, parts))
+        cache = side_by_side([reading.cache for reading in readings])
+        return self._are_right(told, cache, readings[0].sequence.token_ids, len(ranks))
 
     @torch.no_grad()
     def recalled(self, told: Told) -> tuple[bool, bool]:
@@ -98,10 +107,19 @@ class Reader:
         return self._is_right(told, reading.cache, reading.sequence.token_ids), found
 
     def _is_right(self, told: Told, cache: Any, ids: Sequence[int]) -> bool:
-        """Whether greedy decoding writes the reply: each of its tokens is the first choice behind those before it."""
+        return self._are_right(told, cache, ids, 1)[0]
+
+    def _are_right(self, told: Told, cache: Any, ids: Sequence[int], num: int) -> list[bool]:
+        """Whether greedy decoding writes the reply, for each of `num` sequences side by side in the cache: each of its
+        tokens is the first choice behind those before it."""
         reply = self.tokenizer.encode(told.case.question.reply + "<|im_end|>", add_special_tokens=False)
-        logits = forward(self.model, cache, [*ids, *reply], logits_to_keep=len(reply) + 1)
-        return logits[:-1].argmax(-1).tolist() == reply
+        done = cache.get_seq_length()
+        new = torch.tensor([[*ids[done:], *reply]]).expand(num, -1)
+        positions = torch.arange(done, done + new.shape[1])[None].expand(num, -1)
+        logits = self.model(
+            input_ids=new, position_ids=positions, past_key_values=cache, logits_to_keep=len(reply) + 1
+        ).logits
+        return [row.tolist() == reply for row in logits[:, :-1].argmax(-1)]
 
     def _question(self, told: Told) -> list[int]:
         return self._ids([("user", told.case.question.text)])
@@ -114,6 +132,21 @@ class Reader:
     def _cut(self, session: Session, statement: str) -> list[Event]:
         ids = self._ids([("user", statement)])
         return [cut.event for cut in self.memory.cutter.cut(ids, namespace=session.namespace, said_at=0.0, chat_id="")]
+
+
+def side_by_side(caches: Sequence[MemoryCache]) -> MemoryCache:
+    """One cache of several sequences, of caches that hold equally much of one each."""
+    first = caches[0]
+    for layer, *others in zip(*(cache.layers for cache in caches), strict=True):
+        if isinstance(layer, LinearAttentionCacheLayerMixin):
+            for states in ("conv_states", "recurrent_states"):
+                parts = [getattr(each, states)[0] for each in (layer, *others)]
+                if parts[0] is not None:
+                    getattr(layer, states)[0] = torch.cat(parts)
+        elif layer.is_initialized:
+            layer.keys = torch.cat([each.keys for each in (layer, *others)])
+            layer.values = torch.cat([each.values for each in (layer, *others)])
+    return first
 
 
 def by_rank(traces: Sequence[Trace]) -> dict[int, tuple[Trace, ...]]:

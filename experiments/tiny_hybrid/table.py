@@ -10,9 +10,9 @@ chose; `found` counts the questions for which those recalled every event needed.
 import argparse
 import json
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from experiments.tiny_hybrid.calibration import calibration_set
-from experiments.tiny_hybrid.reader import RANKS, Reader, Told
+from experiments.tiny_hybrid.reader import RANKS, Parts, Reader, Told
 from experiments.tiny_hybrid.telling import ROWS, case
 from v14.upgrade import upgrade
 
@@ -37,10 +37,11 @@ def answers(reader: Reader, told: Told) -> Iterator[tuple[Key, bool]]:
     """Whether the question is answered right, in every way."""
     yield ("kv", "same chat", 0, "given"), reader.same_chat(told)
     yield ("reread", "kv", 0, "given"), reader.reread(told)
-    yield ("kv", "kv", 0, "given"), reader.placed(told, "kv", 0)
-    for rank in RANKS:
-        yield ("kv", "engram", rank, "given"), reader.placed(told, "engram", rank)
-        yield ("kv", "both", rank, "given"), reader.placed(told, "both", rank)
+    yield ("kv", "kv", 0, "given"), reader.placed(told, "kv", [0])[0]
+    parts: Parts
+    for parts in ("engram", "both"):
+        for rank, is_right in zip(RANKS, reader.placed(told, parts, RANKS), strict=True):
+            yield ("kv", parts, rank, "given"), is_right
 
 
 def bytes_per_event(reader: Reader, told: Told, key: Key) -> float:
@@ -72,41 +73,39 @@ def upgraded(checkpoint: Path) -> Path:
     return directory
 
 
-def measure(directory: Path, seed: int, num_cases: int) -> list[dict[str, Any]]:
-    """The rows of one model, on one core."""
+def measure(directory: Path, question: str, seed: int, num_cases: int) -> list[dict[str, Any]]:
+    """The rows of one model and kind of question, on one core."""
     torch.set_num_threads(1)
-    rows = []
+    right: Counter[Key] = Counter()
+    size: defaultdict[Key, float] = defaultdict(float)
+    found = 0
     with tempfile.TemporaryDirectory() as home:
         reader = Reader(directory, Path(home))
-        for question in ROWS:
-            right: dict[Key, int] = {}
-            size: dict[Key, float] = {}
-            found = 0
-            for number in range(num_cases):
-                told = reader.tell(case(seed, question, number))
-                for key, is_right in answers(reader, told):
-                    right[key] = right.get(key, 0) + is_right
-                    size[key] = size.get(key, 0.0) + bytes_per_event(reader, told, key) / num_cases
-                is_right, is_found = reader.recalled(told)
-                own: Key = (reader.memory.profile.options.reinstate, "kv", 0, "memory")
-                right[own] = right.get(own, 0) + is_right
-                found += is_found
-            for key, count in right.items():
-                reinstate, parts, rank, recall = key
-                row = {
-                    "model": directory.name,
-                    "question": question,
-                    "reinstate": reinstate,
-                    "parts": parts,
-                    "rank": "full" if rank == RANKS[-1] else rank,
-                    "recall": recall,
-                    "right": count,
-                    "of": num_cases,
-                    "bytes_per_event": round(size.get(key, 0.0)),
-                }
-                rows.append(row | ({"found": found} if recall == "memory" else {}))
+        for number in range(num_cases):
+            told = reader.tell(case(seed, question, number))
+            for key, is_right in answers(reader, told):
+                right[key] += is_right
+                size[key] += bytes_per_event(reader, told, key) / num_cases
+            is_right, is_found = reader.recalled(told)
+            own: Key = (reader.memory.profile.options.reinstate, "kv", 0, "memory")
+            right[own] += is_right
+            found += is_found
         reader.memory.close()
-    return rows
+    return [
+        {
+            "model": directory.name,
+            "question": question,
+            "reinstate": reinstate,
+            "parts": parts,
+            "rank": "full" if rank == RANKS[-1] else rank,
+            "recall": recall,
+            "right": count,
+            "of": num_cases,
+            "bytes_per_event": round(size[reinstate, parts, rank, "given"]),
+        }
+        | ({"found": found} if recall == "memory" else {})
+        for (reinstate, parts, rank, recall), count in right.items()
+    ]
 
 
 def show(rows: list[dict[str, Any]]) -> str:
@@ -140,9 +139,9 @@ def main() -> None:
     parser.add_argument("--models", type=Path, nargs="+", default=list(MODELS))
     arguments = parser.parse_args()
     directories = [upgraded(checkpoint) for checkpoint in arguments.models]
-    with ProcessPoolExecutor(len(directories), get_context("spawn")) as pool:
-        found = pool.map(measure, directories, repeat(arguments.seed), repeat(arguments.cases))
-        rows = [row for of_model in found for row in of_model]
+    tasks = [(directory, question, arguments.seed, arguments.cases) for directory in directories for question in ROWS]
+    with ProcessPoolExecutor(len(directories), get_context("spawn"), max_tasks_per_child=1) as pool:
+        rows = [row for rows in pool.map(measure, *zip(*tasks, strict=True)) for row in rows]
     print(show(rows))
     (BUILD / "hybrid.json").write_text(json.dumps({"seed": arguments.seed, "rows": rows}, indent=1) + "\n")
 
