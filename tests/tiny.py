@@ -64,6 +64,13 @@ OPEN_OPTIONS: dict[str, Any] = {
 """Options under which everything is stored, and everything in the namespace recalled."""
 
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_SEEN = {
+    "vision_start_token_id": "<|vision_start|>",
+    "vision_end_token_id": "<|vision_end|>",
+    "image_token_id": "<|image_pad|>",
+    "video_token_id": "<|video_pad|>",
+}
+"""Tokens that stand around and for a picture, by the configuration's name of each (the Qwen forms)."""
 _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -218,9 +225,26 @@ def _write_released_names(file: Path) -> None:
 
 def write_around(config: Any, path: Path) -> None:
     """Save what a checkpoint has beside its weights: configuration, tokenizer and template."""
-    _tokenizer().save_pretrained(path)
+    tokenizer = _tokenizer()
+    if hasattr(config, "vision_start_token_id"):
+        tokenizer.add_special_tokens({"additional_special_tokens": list(_SEEN.values())})
+        for name, token in _SEEN.items():
+            setattr(config, name, tokenizer.convert_tokens_to_ids(token))
+        _write_processors(config.vision_config, path)
+    tokenizer.save_pretrained(path)
     config.save_pretrained(path)
     _write_what_released_configs_have(path / "config.json")
+
+
+def _write_processors(eyes: Any, path: Path) -> None:
+    """What turns pictures and videos into patches: SGLang does not start such a form without."""
+    patches = {name: getattr(eyes, name) for name in ("patch_size", "temporal_patch_size")}
+    patches |= {"merge_size": eyes.spatial_merge_size, "processor_class": "Qwen3VLProcessor"}
+    for file, kind, name in (
+        ("preprocessor_config.json", "image_processor_type", "Qwen2VLImageProcessor"),
+        ("video_preprocessor_config.json", "video_processor_type", "Qwen3VLVideoProcessor"),
+    ):
+        (path / file).write_text(json.dumps({**patches, kind: name}, indent=2) + "\n")
 
 
 def _write_what_released_configs_have(file: Path) -> None:
