@@ -1,7 +1,12 @@
 """What reading a span again is said to cost."""
 
+from contextlib import nullcontext, suppress
+from types import SimpleNamespace
+
 import pytest
 
+from v14.engines.sglang import runtime
+from v14.engines.sglang.hooks import cost
 from v14.engines.sglang.timing import PassTimes, Timer
 
 
@@ -31,3 +36,39 @@ def test_passes_are_entered_when_their_time_is_known():
     pending[0] = 0.5
     timer.begin("cpu")
     assert len(timer.end("cpu", 200, [100])) == 2
+
+
+def passing(engine, monkeypatch, *, reads=True):
+    """A forward pass of 8 tokens, of nobody whose span is read again."""
+    monkeypatch.setattr(runtime, "_runtime", engine)
+    batch = SimpleNamespace(
+        forward_mode=SimpleNamespace(is_extend_without_speculative=lambda: reads),
+        rids=["a"],
+        extend_prefix_lens_cpu=[0],
+        extend_seq_lens_cpu=[8],
+    )
+    cost.begin_pass(None, batch)
+    cost.end_pass(None, None, batch)
+
+
+def engine_of(timer, guard=nullcontext):
+    memory = SimpleNamespace(guard=guard)
+    return SimpleNamespace(timer=timer, memory=memory, scheduler=SimpleNamespace(device="cpu"), rereading={})
+
+
+def test_only_passes_that_read_are_timed(monkeypatch):
+    timer = Timer()
+    passing(engine_of(timer), monkeypatch, reads=False)
+    assert timer.times.seconds == {}
+    passing(engine_of(timer), monkeypatch)
+    assert set(timer.times.seconds) == {(8).bit_length()}
+
+
+def test_a_clock_that_fails_costs_a_pass_nothing(monkeypatch):
+    class Broken(Timer):
+        def begin(self, device):
+            raise RuntimeError("no events")
+
+    timer = Broken()
+    passing(engine_of(timer, lambda concern: suppress(RuntimeError)), monkeypatch)
+    assert timer.times.seconds == {}

@@ -10,9 +10,11 @@ from v14.engines.sglang.runtime import Runtime
 def begin_pass(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> None:
     """A forward pass begins."""
     engine = runtime.current()
-    if engine is not None and engine.timer is not None:
-        engine.timer.begun = None
-        if forward_batch.forward_mode.is_extend_without_speculative():
+    if engine is None or engine.timer is None:
+        return
+    engine.timer.begun = None
+    if forward_batch.forward_mode.is_extend_without_speculative():
+        with engine.memory.guard("cost"):
             engine.timer.begin(engine.scheduler.device)
 
 
