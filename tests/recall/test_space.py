@@ -74,12 +74,34 @@ def test_an_event_that_cannot_be_read_is_left_out_and_counted():
     assert spaces.counters["corrupt_events"] == 1
 
 
+def test_only_so_many_namespaces_are_held(monkeypatch):
+    monkeypatch.setattr("v14.recall.space.MAX_SPACES", 3)
+    spaces = spaces_of(filled())
+    first, second = spaces.get("0"), spaces.get("1")
+    for name in ("2", "0", "3"):
+        spaces.get(name)
+    assert spaces.get("0") is first
+    assert spaces.get("1") is not second
+
+
+def test_what_is_added_later_counts():
+    """A size is measured when its namespace is asked for, no others' with it."""
+    store = filled("a", "b", num_events=1)
+    spaces = spaces_of(store, max_bytes=3 * spaces_of(store).get("a").num_bytes)
+    first, other = spaces.get("a"), spaces.get("b")
+    for token in range(100, 100 + 40):
+        other.add(event("b", token), torch.randn(1, 4, 1, 4))
+    with first.lock, ThreadPoolExecutor(1) as pool:
+        assert pool.submit(spaces.get, "b").result(timeout=30) is other
+    assert spaces.get("a") is not first
+
+
 def test_sizes_are_not_taken_while_another_thread_adds_to_an_index():
     """What was read is added in the background; counting an index that grows would fail there."""
-    spaces = spaces_of(filled("a", "b"))
+    spaces = spaces_of(filled("a"))
     growing = spaces.get("a")
     with ThreadPoolExecutor(1) as pool:
         with growing.lock:
-            other = pool.submit(spaces.get, "b")
+            other = pool.submit(spaces.get, "a")
             assert not wait([other], timeout=0.2).done
-        assert len(other.result(timeout=30).events) == 3
+        assert other.result(timeout=30) is growing

@@ -18,6 +18,9 @@ from v14.types import Cue, Event, Vote
 
 logger = logging.getLogger("v14")
 
+MAX_SPACES = 10_000
+"""Namespaces held in memory, whatever their size: empty ones take room, too, and anybody may name one."""
+
 
 @dataclass(kw_only=True)
 class Space:
@@ -53,7 +56,8 @@ class Space:
 
 
 class Spaces:
-    """The namespaces asked for lately. Beyond `max_bytes` of voter keys the least recently used are dropped."""
+    """The namespaces asked for lately. Beyond `max_bytes` of voter keys, or `MAX_SPACES`, the least recently used are
+    dropped."""
 
     def __init__(
         self, geometry: Geometry, voters: Voters, store: Store, max_bytes: float, counters: Counter[str]
@@ -65,6 +69,9 @@ class Spaces:
         self._store = store
         self._max_bytes = max_bytes
         self._spaces: OrderedDict[str, Space] = OrderedDict()
+        # By namespace, as of the last time it was asked for: measuring all of them each time would cost every request.
+        self._sizes: dict[str, int] = {}
+        self._num_bytes = 0
         self._lock = threading.RLock()
 
     def get(self, namespace: str) -> Space:
@@ -74,8 +81,12 @@ class Spaces:
             if space is None:
                 space = self._spaces[namespace] = self._read(namespace)
             self._spaces.move_to_end(namespace)
-            while len(self._spaces) > 1 and self._num_bytes() > self._max_bytes:
-                self._spaces.popitem(last=False)
+            size = space.num_bytes
+            self._num_bytes += size - self._sizes.get(namespace, 0)
+            self._sizes[namespace] = size
+            while len(self._spaces) > 1 and (self._num_bytes > self._max_bytes or len(self._spaces) > MAX_SPACES):
+                dropped, _ = self._spaces.popitem(last=False)
+                self._num_bytes -= self._sizes.pop(dropped)
             return space
 
     def _read(self, namespace: str) -> Space:
@@ -88,6 +99,3 @@ class Spaces:
                 self.counters["corrupt_events"] += 1
                 logger.warning("event left out of the index: %s", error)
         return space
-
-    def _num_bytes(self) -> int:
-        return sum(space.num_bytes for space in self._spaces.values())
