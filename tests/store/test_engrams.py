@@ -116,6 +116,24 @@ def test_an_event_with_a_damaged_engram_is_set_aside(opened: Opener) -> None:
     assert same_trace(store.trace("home", event.id), trace)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"tail": 1}', '{"tail": ["float32", [1], "x"]}'])
+@pytest.mark.parametrize("read", ["trace", "keys_of_layers", "verify"])
+def test_a_row_that_does_not_say_what_its_engram_is_is_set_aside(opened: Opener, text: str, read: str) -> None:
+    store = opened()
+    store.put([made(1), made(2)])
+    assert store.flush(10)
+    first, second = made(1)[0], made(2)[0]
+    with closing(sqlite3.connect(Layout(root=store.path).catalog)) as connection, connection:
+        connection.execute("UPDATE events SET engram = ? WHERE id = ?", (text, first.id))
+    if read == "verify":
+        assert store.verify() == [("home", first.id)]
+    else:
+        with pytest.raises(TraceCorruptError, match=first.id):
+            store.trace("home", first.id) if read == "trace" else store.keys_of_layers("home", first.id, [0])
+    assert store.events("home") == [second]
+    assert same_trace(store.trace("home", second.id), made(2)[1])
+
+
 @pytest.fixture
 def format_1(tmp_path: Path) -> Path:
     """A store of events 0 to 2, written by the package when it knew format 1 only."""

@@ -25,7 +25,7 @@ log = logging.getLogger("v14.store")
 
 MIB = 1 << 20
 
-Read = TypeVar("Read", Trace, torch.Tensor)
+Read = TypeVar("Read", Trace, Spec, torch.Tensor)
 
 
 class DirectoryStore:
@@ -150,13 +150,14 @@ class DirectoryStore:
         Raises as `trace`, and `IndexError` for a slot that the trace does not have.
         """
         found = self._find(namespace, event_id)
-        num_slots = found.trace.keys.shape[0] if isinstance(found, Waiting) else found.spec.shape[0]
-        if not all(0 <= slot < num_slots for slot in slots):
-            raise IndexError(f"slots {list(slots)} of a trace with {num_slots} layers")
         if isinstance(found, Waiting):
+            _check_slots(slots, found.trace.keys.shape[0])
             return found.trace.keys[list(slots)]
-        path = self._layout.segment(found.segment)
-        return self._checked(found, lambda: read_keys(path, found.key, found.spec, self._weights_id, slots))
+        row = found
+        spec = self._checked(row, lambda: row.spec)
+        _check_slots(slots, spec.shape[0])
+        path = self._layout.segment(row.segment)
+        return self._checked(row, lambda: read_keys(path, row.key, spec, self._weights_id, slots))
 
     def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
         """Note that events were recalled at a Unix time; ids that the namespace does not hold are passed over."""
@@ -286,6 +287,11 @@ class DirectoryStore:
 
 def _unknown(namespace: str, event_id: str) -> KeyError:
     return KeyError(f"namespace {namespace!r} holds no event {event_id}")
+
+
+def _check_slots(slots: Sequence[int], num_slots: int) -> None:
+    if not all(0 <= slot < num_slots for slot in slots):
+        raise IndexError(f"slots {list(slots)} of a trace with {num_slots} layers")
 
 
 def _renewed(event: Event, renewal: Renewal | None) -> Event:

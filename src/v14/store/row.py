@@ -5,6 +5,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from v14.errors import TraceCorruptError
 from v14.store.pending import Key
 from v14.store.segments import Part, Spec
 from v14.types import Event
@@ -65,13 +66,16 @@ class Row:
 
     @property
     def spec(self) -> Spec:
-        """What the trace must be."""
-        return Spec(
-            dtype=self.dtype,
-            shape=tuple(json.loads(self.shape)),
-            digests=self.digests,
-            engram=_engram_parts(self.engram),
-        )
+        """What the trace must be. Raises `TraceCorruptError` where the row does not say it."""
+        try:
+            return Spec(
+                dtype=self.dtype,
+                shape=tuple(json.loads(self.shape)),
+                digests=self.digests,
+                engram=_engram_parts(self.engram),
+            )
+        except (ValueError, TypeError, AttributeError) as error:
+            raise TraceCorruptError(f"the catalog does not say what the trace of {self.id} is ({error})") from error
 
     def event(self) -> Event:
         """The event; its id is derived again, and a row that does not match its id raises `ValueError`."""
