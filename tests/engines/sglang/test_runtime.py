@@ -1,0 +1,62 @@
+"""What finished requests leave is stored behind the scheduler, in order, and waited for by its own namespace only."""
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
+from types import SimpleNamespace
+
+import pytest
+
+from v14.engines.sglang.runtime import MAX_WRITES, Runtime
+
+
+@pytest.fixture
+def engine():
+    profile = SimpleNamespace(
+        voters=SimpleNamespace(layers=(0,)),
+        geometry=SimpleNamespace(recurrent=None),
+        options=SimpleNamespace(reinstate="kv"),
+    )
+    return Runtime(SimpleNamespace(profile=profile), SimpleNamespace())
+
+
+@pytest.fixture
+def gate():
+    """Opened at the end, whatever happens: a write that waits for ever would keep the process."""
+    gate = Event()
+    yield gate
+    gate.set()
+
+
+def test_a_namespace_waits_for_its_own_writes_and_no_others(engine, gate):
+    stored = []
+    engine.write_behind("a", lambda: stored.append("first"))
+    engine.settle("a")
+    assert stored == ["first"]
+    engine.write_behind("a", gate.wait)
+    engine.write_behind("a", lambda: stored.append("second"))
+    engine.settle("b")
+    assert stored == ["first"]
+    with ThreadPoolExecutor(1) as pool:
+        settled = pool.submit(engine.settle, "a")
+        assert not wait([settled], timeout=0.2).done
+        gate.set()
+        settled.result(timeout=30)
+    assert stored == ["first", "second"]
+
+
+def test_so_many_writes_may_wait_and_then_the_scheduler_does(engine, gate):
+    engine.write_behind("a", gate.wait)
+    for _ in range(MAX_WRITES - 1):
+        engine.write_behind("a", lambda: None)
+    with ThreadPoolExecutor(1) as pool:
+        one_more = pool.submit(engine.write_behind, "a", lambda: None)
+        assert not wait([one_more], timeout=0.2).done
+        gate.set()
+        one_more.result(timeout=30)
+
+
+def test_nothing_is_kept_of_writes_that_are_done(engine):
+    for name in "abcd":
+        engine.write_behind(name, lambda: None)
+    engine.settle("d")
+    assert not engine._writes
