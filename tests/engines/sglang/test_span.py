@@ -1,11 +1,13 @@
 """Whatever goes wrong while something is put into the tree, the engine has all its slots afterwards."""
 
-from contextlib import nullcontext
+from collections import Counter
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from v14.engines.sglang import runtime
 from v14.engines.sglang.hooks import span
 
 HEAD = 5
@@ -120,3 +122,37 @@ def test_the_tree_has_what_it_was_given(already_there, monkeypatch):
     assert tree.token_to_kv_pool_allocator.out == set(params.value.tolist()) == set(range(HEAD))
     assert len(states.out) == (0 if already_there else 1)
     assert tree.locked == 0
+
+
+def fails():
+    raise RuntimeError("a trace is damaged")
+
+
+@pytest.mark.parametrize(
+    ("place", "way", "tries"),
+    [(lambda: True, "kv", 3), (lambda: False, "reread", 1), (fails, "reread", 1)],
+    ids=["placed", "no room", "an error"],
+)
+def test_what_cannot_be_placed_is_tried_once(place, way, tries, monkeypatch):
+    """A request that waits is matched with every pass; the tree of this test forgets what was placed."""
+    tried = []
+    monkeypatch.setattr(span, "_place", lambda *args: tried.append(args) or place())
+    memory = SimpleNamespace(
+        guard=lambda concern: suppress(RuntimeError),
+        way=lambda num_tokens: "kv",
+        counters=Counter(),
+        costs=SimpleNamespace(note=lambda *args: None),
+    )
+    engine = SimpleNamespace(memory=memory, rereading={})
+    monkeypatch.setattr(runtime, "_runtime", engine)
+    reading = SimpleNamespace(
+        placements=("one",),
+        sequence=SimpleNamespace(token_ids=tuple(range(8)), starts=(2,)),
+        session=SimpleNamespace(events=lambda placement: [SimpleNamespace(num_tokens=3)]),
+        way=None,
+    )
+    req = SimpleNamespace(rid="r", extra_key="a", v14_reading=reading)
+    for _ in range(3):
+        span.place_before_match(req, Tree(16))
+    assert (reading.way, len(tried)) == (way, tries)
+    assert set(engine.rereading) == ({"r"} if way == "reread" else set())

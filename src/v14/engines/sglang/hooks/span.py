@@ -51,7 +51,11 @@ class Cached:
 
 
 def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> None:
-    """Make sure that the request's spans are in the tree. Idempotent: admission may be tried again."""
+    """Make sure that the request's spans are in the tree, or are read again.
+
+    Admission may be tried with every pass while a request waits. What could not be placed is not tried again: that
+    would read its traces, and evict for them, each time.
+    """
     engine = runtime.current()
     reading: Reading | None = getattr(req, "v14_reading", None)
     if engine is None or reading is None or tree_cache is None or not reading.placements:
@@ -67,9 +71,11 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
                 engine.rereading[req.rid] = req
                 return
             begun = time.perf_counter()
+            reading.way = "reread"
             if not _place(engine, req, tree_cache, reading, placement, list(accumulate(lengths, initial=position))):
                 engine.memory.counters["spans_reread"] += 1
                 return
+            reading.way = "kv"
             engine.memory.counters["spans_placed"] += 1
             engine.memory.costs.note("kv", sum(lengths), time.perf_counter() - begun)
 
