@@ -15,7 +15,7 @@ from v14.store.directory import DirectoryStore
 from v14.types import Event, Trace
 
 FROZEN = {
-    "upgrade": ["SRC", "OUT", "--link"],
+    "upgrade": ["SRC", "OUT", "--link", "--calibration"],
     "check": ["DIRECTORY", "--url", "--seed", "--json", "--keep", "--server-arg"],
     "store path": [],
     "store status": ["--json"],
