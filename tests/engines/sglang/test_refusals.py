@@ -8,7 +8,7 @@ import torch
 
 from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory
-from v14.engines.sglang.server_args import BACKENDS, RULES, refusals, refused_engine
+from v14.engines.sglang.server_args import BACKENDS, RULES, SPARSE, refusals, refused_engine
 
 FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
 BAD = {
@@ -76,6 +76,10 @@ def test_what_the_engine_chose_by_itself_is_checked(name):
     assert "object" in refused_engine(SimpleNamespace(full_attn_backend=object()), pool)[0]
     sliding = SimpleNamespace(dtype=torch.bfloat16, full_to_swa_index_mapping=None)
     assert "--disable-hybrid-swa-memory" in refused_engine(served, sliding)[0]
+    [sparse] = refused_engine(type(SPARSE, (), {})(), pool)
+    assert "Transformers only" in sparse
+    with_sinks = refused_engine(served, pool, sinks=True)
+    assert [name in line for line in with_sinks] == ([True] if name == BACKENDS["torch_native"] else [])
 
 
 def test_the_installed_sglang_fits_every_seam():

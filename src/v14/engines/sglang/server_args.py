@@ -21,6 +21,12 @@ BACKENDS = {
 }
 """Attention backends that the law of exactness was run on, and their classes."""
 
+WITHOUT_SINKS = "TorchNativeAttnBackend"
+"""SGLang's backend of a plain CPU takes no sinks, and ends at the first request of a model that has some."""
+
+SPARSE = "QwenSparseAttnBackend"
+"""The only backend that SGLang has for Qwen4-Exp."""
+
 
 def _one(value: Any) -> bool:
     return value in (None, 1)
@@ -111,13 +117,24 @@ def refusals(server_args: Any) -> list[str]:
     return lines
 
 
-def refused_engine(attention: Any, kv_pool: Any) -> list[str]:
-    """What the engine chose by itself and the memory does not serve: attention backend, dtype of the KV pool."""
+def refused_engine(attention: Any, kv_pool: Any, *, sinks: bool = False) -> list[str]:
+    """What the engine chose by itself and the memory does not serve: attention backend (with `sinks`, one for models
+    that have attention sinks), sliding layers' KV, dtype of the KV pool."""
     lines = []
     name = type(getattr(attention, "full_attn_backend", attention)).__name__
-    if name not in BACKENDS.values():
+    if name == SPARSE:
+        lines.append(
+            f"attention by {name}: an index chooses its keys, which the memory serves in Transformers only; "
+            "no other backend of SGLang has it"
+        )
+    elif name not in BACKENDS.values():
         lines.append(
             f"attention by {name}: not served with memory; serve with --attention-backend flashinfer or triton"
+        )
+    if sinks and name == WITHOUT_SINKS:
+        lines.append(
+            f"attention sinks by {name}: SGLang has none there, with memory or without; "
+            "serve on a GPU with --attention-backend triton"
         )
     if hasattr(kv_pool, "full_to_swa_index_mapping"):
         lines.append(

@@ -51,7 +51,8 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
     memory = Memory.open(load_profile(args.model_path), switches)
     if memory.available:
         engine = runtime.Runtime(memory, scheduler)
-        refuse(server_args.refused_engine(scheduler.tp_worker.model_runner.attn_backend, engine.kv_pool))
+        attention, sinks = scheduler.tp_worker.model_runner.attn_backend, bool(memory.profile.voters.sinks)
+        refuse(server_args.refused_engine(attention, engine.kv_pool, sinks=sinks))
         refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
         logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
