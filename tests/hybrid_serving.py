@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.serving import serving
-from tests.tiny import HYBRIDS
+from tests.tiny import PLAIN
 from v14.check.server import Server
 
 EXTRA_BUFFER = ("--mamba-radix-cache-strategy", "extra_buffer")
@@ -15,8 +15,10 @@ ENVIRONMENT = {"SGLANG_MAMBA_CONV_DTYPE": "float32", "SGLANG_CPU_EXTRA_BUFFER": 
 (`cpu/sglang_without_triton.py` has)."""
 
 
-def serving_of(family: str, model_dir: Path, home: Path, *arguments: str) -> AbstractContextManager[Server]:
+def serving_of(
+    family: str, model_dir: Path, home: Path, *arguments: str, **environment: str
+) -> AbstractContextManager[Server]:
     """`serving`, with what the family needs to be exact in fp32."""
-    if family not in HYBRIDS:
-        return serving(model_dir, home, *arguments)
-    return serving(model_dir, home, *arguments, **ENVIRONMENT)
+    if family not in PLAIN:
+        environment = ENVIRONMENT | environment
+    return serving(model_dir, home, *arguments, **environment)
