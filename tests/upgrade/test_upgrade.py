@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from tests.hf import options, remembering
 from tests.tiny import EVERY_FAMILY, HYBRIDS, REREAD_ONLY, chat_ids, tiny_checkpoint
@@ -99,6 +100,13 @@ def logits_after(model):
     return model.eval()(ids).logits
 
 
+@pytest.fixture
+def only_transformers(monkeypatch):
+    """No other library's configuration classes: importing SGLang registers some, and those win over remote code."""
+    monkeypatch.setattr(CONFIG_MAPPING, "_extra_content", {})
+
+
+@pytest.mark.usefixtures("only_transformers")
 @pytest.mark.parametrize("memory", ["0", "1"])
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_transformers_loads_it(upgraded, family, memory, monkeypatch, tmp_path):
@@ -119,6 +127,22 @@ def test_transformers_loads_it(upgraded, family, memory, monkeypatch, tmp_path):
         if model.v14 is not None:
             model.v14.close()
         torch.testing.assert_close(logits_after(model), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.usefixtures("only_transformers")
+def test_a_registered_configuration_class_is_kept(upgraded, monkeypatch, tmp_path):
+    """Transformers prefers a class that a library registered for the model type; the memory is there all the same."""
+    monkeypatch.setenv("SGLANG_V14_MEMORY_HOME", str(tmp_path))
+    # Models are found by the name of the class, so SGLang's has the name of the library's own.
+    Registered = type("Lfm2Config", (transformers.Lfm2Config,), {})
+    transformers.AutoConfig.register("lfm2", Registered, exist_ok=True)
+    out, _ = upgraded("lfm2")
+    model = transformers.AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True)
+    assert type(model.config) is Registered
+    assert model.v14.profile.options == Profile.load(out).options
+    model.v14.close()
+    expected = logits_after(transformers.Lfm2ForCausalLM.from_pretrained(tiny_checkpoint("lfm2")))
+    torch.testing.assert_close(logits_after(model), expected, atol=1e-5, rtol=0)
 
 
 BOTH_WAYS = [(family, "kv") for family in EVERY_FAMILY if family not in REREAD_ONLY] + [(f, "reread") for f in REREAD]
