@@ -66,10 +66,12 @@ def bytes_per_event(reader: Reader, told: Told, key: Key) -> float:
 def upgraded(checkpoint: Path) -> Path:
     """The V14 directory of a checkpoint, made where that was not done, calibrated in the models' own language."""
     directory = BUILD / "hybrid" / checkpoint.name
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    texts = directory.parent / "calibration.json"
-    texts.write_text(json.dumps(calibration_set(0)))
-    upgrade(checkpoint, directory, calibration=texts)
+    texts: Path | None = None
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        texts = directory.parent / "calibration.json"
+        texts.write_text(json.dumps(calibration_set(0)))
+    upgrade(checkpoint, directory, calibration=texts)  # one that is there is left as it is, if its weights are these
     return directory
 
 

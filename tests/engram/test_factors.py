@@ -6,7 +6,7 @@ from transformers.models.qwen3_5.modeling_qwen3_5 import torch_recurrent_gated_d
 
 from tests.engram.making import engram_of, read, stack_of, states_of
 from v14.engram import advance, conv_tail, gated_delta, mamba2, naive, stack
-from v14.engram.algebra import as_affine
+from v14.engram.naive import as_affine
 
 KINDS = ("gated_delta", "mamba2")
 LENGTHS = (1, 3, 64, 127, 128)

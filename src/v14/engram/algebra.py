@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import torch
 
-from v14.geometry import RecurrentStack
 from v14.types import Engram
 
 
@@ -52,33 +51,3 @@ def compose(first: Engram, second: Engram, *, conv_width: int | None = None) -> 
         write_keys=torch.cat([moved_keys, second.write_keys.float()], dim=-1),
         tail=tail,
     )
-
-
-def identity(stack: RecurrentStack) -> Engram:
-    """What no token at all does: nothing, at rank 0."""
-    by_head = len(stack.indices), stack.num_heads
-    keys = torch.empty(*by_head, stack.key_dim, 0)
-    return Engram(
-        decay=torch.ones(by_head),
-        erase_left=keys,
-        erase_right=keys,
-        write_values=torch.empty(*by_head, stack.value_dim, 0),
-        write_keys=keys,
-        tail=torch.empty(by_head[0], stack.conv_channels, 0),
-    )
-
-
-def as_affine(engram: Engram) -> tuple[torch.Tensor, torch.Tensor]:
-    """A `[R, N, K, K]` and B `[R, N, P, K]` of S ↦ S·A + B, fp32."""
-    eye = torch.eye(engram.write_keys.shape[2], device=engram.decay.device)
-    a = engram.decay[..., None, None] * (eye - engram.erase_left.float() @ engram.erase_right.float().mT)
-    return a, engram.write_values.float() @ engram.write_keys.float().mT
-
-
-def relative_error(exact: Engram, other: Engram, states: torch.Tensor) -> torch.Tensor:
-    """How far `other` puts states `[R, N, P, K]` from where `exact` puts them, by layer, `[R]`: the Frobenius norm of
-    the difference over that of the exact states."""
-    no_inputs = states.new_empty(states.shape[0], 0, 0)
-    reference, found = (advance(states, no_inputs, [engram])[0].flatten(1) for engram in (exact, other))
-    error: torch.Tensor = (found - reference).norm(dim=1) / reference.norm(dim=1)
-    return error

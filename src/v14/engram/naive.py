@@ -1,10 +1,13 @@
-"""Recurrent states token by token, in plain fp32: what everything else of this room is checked against.
+"""States token by token and engrams as whole matrices, in plain fp32: what the rest of this room is checked against.
 
 Shapes of one layer: T tokens, N heads, G groups of heads that share keys, K key and P value dimension. A state is
 `[N, P, K]`.
 """
 
 import torch
+
+from v14.geometry import RecurrentStack
+from v14.types import Engram
 
 
 def gated_delta(
@@ -61,3 +64,24 @@ def mamba2_affine(
     nothing = torch.zeros(num_tokens, num_heads, key_dim)
     eye = torch.eye(key_dim).expand(num_heads, -1, -1)
     return mamba2(eye, nothing, b, dt, a), mamba2(torch.zeros(num_heads, value_dim, key_dim), x, b, dt, a)
+
+
+def identity(stack: RecurrentStack) -> Engram:
+    """What no token at all does: nothing, at rank 0."""
+    by_head = len(stack.indices), stack.num_heads
+    keys = torch.empty(*by_head, stack.key_dim, 0)
+    return Engram(
+        decay=torch.ones(by_head),
+        erase_left=keys,
+        erase_right=keys,
+        write_values=torch.empty(*by_head, stack.value_dim, 0),
+        write_keys=keys,
+        tail=torch.empty(by_head[0], stack.conv_channels, 0),
+    )
+
+
+def as_affine(engram: Engram) -> tuple[torch.Tensor, torch.Tensor]:
+    """A `[R, N, K, K]` and B `[R, N, P, K]` of S ↦ S·A + B, fp32."""
+    eye = torch.eye(engram.write_keys.shape[2], device=engram.decay.device)
+    a = engram.decay[..., None, None] * (eye - engram.erase_left.float() @ engram.erase_right.float().mT)
+    return a, engram.write_values.float() @ engram.write_keys.float().mT

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
+from v14.config import Options
 from v14.upgrade.choose import NEVER, Choice, targets
 from v14.upgrade.measure import Measurement
 
-MAX_EVENTS = 3
+MAX_EVENTS: int = Options.model_fields["recall_max_events"].default
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 TOLERANCE = 0.02
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import silu, softplus
 
-from v14.engines.sglang.recording import Pass, Recording
+from v14.engines.sglang.passes import Pass
+from v14.engines.sglang.recording import Recording
 from v14.engines.sglang.recurrent import GatedDeltaRead, Mamba2Read, ShortConvRead, StatePool, refused_states
 from v14.engram import advance, gated_delta, naive
 from v14.geometry import Geometry, RecurrentStack
@@ -112,11 +113,11 @@ class Engine:
                 state, inputs = self.behind(layer, start)
                 self.states.conv[layer, 1] = inputs
                 self.states.temporal[layer, 1] = state
-            part = Pass(start=start, length=end - start, first_row=0, slot=self.slot)
+            part = Pass(rid="", place=0, start=start, length=end - start, first_row=0)
             runs = recording.runs(part)
             for layer in range(2):
                 if runs:
-                    recording.note(layer, self.read(layer, start, end), part, runs)
+                    recording.note(layer, self.read(layer, start, end), part, self.slot, runs)
 
 
 ENGINES = {kind: Engine(kind) for kind in ("gated_delta", "mamba2", "conv")}

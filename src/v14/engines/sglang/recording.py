@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import torch
 
+from v14.engines.sglang.passes import Pass
 from v14.engines.sglang.recurrent import LayerRead, StatePool
 from v14.engines.sglang.transfer import to_device
 from v14.engram import advance, compose, compress, stack
@@ -24,28 +25,6 @@ MAX_RUNS = 64
 
 Run = tuple[int, int]
 """Start and end of a run of tokens, as positions in a request's sequence."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Pass:
-    """One request's share of a forward pass: `length` tokens from position `start` on, the rows from `first_row` on.
-
-    `slot` `[1]` is where its states stand, on the device.
-    """
-
-    start: int
-    length: int
-    first_row: int
-    slot: torch.Tensor
-
-    @property
-    def end(self) -> int:
-        """Position behind the last token."""
-        return self.start + self.length
-
-    def rows(self, start: int, end: int) -> slice:
-        """The rows of the positions [start, end)."""
-        return slice(self.first_row + start - self.start, self.first_row + end - self.start)
 
 
 @dataclass(kw_only=True)
@@ -71,10 +50,13 @@ class Recording:
     def _passed(self, part: Pass) -> list[int]:
         return [head for head in self.heads if part.start < head <= part.end]
 
-    def note(self, layer: int, read: LayerRead, part: Pass, runs: list[Run]) -> None:
-        """Take up what the recurrent layer with place `layer` in the stack is about to read."""
-        before = self.pool.conv[layer, part.slot][0]
-        state = self.pool.temporal[layer, part.slot][0].float()
+    def note(self, layer: int, read: LayerRead, part: Pass, slot: torch.Tensor, runs: list[Run]) -> None:
+        """Take up what the recurrent layer with place `layer` in the stack is about to read.
+
+        `slot` `[1]` is where the request's states stand, on the device.
+        """
+        before = self.pool.conv[layer, slot][0]
+        state = self.pool.temporal[layer, slot][0].float()
         if part.start == 0:
             before, state = torch.zeros_like(before), torch.zeros_like(state)
         effects = self._effects(read, part, runs, before)
@@ -134,5 +116,5 @@ class Recording:
         return Engram(**{name: torch.cat([layer.tensors()[name] for layer in known]).cpu() for name in names})
 
 
-Noting = tuple[Recording, Pass, list[Run]]
-"""What is to be noted of one request in one forward pass."""
+Noting = tuple[Recording, Pass, torch.Tensor, list[Run]]
+"""What is to be noted of one request in one forward pass, and the slot of its states."""

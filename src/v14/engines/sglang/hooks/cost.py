@@ -3,6 +3,7 @@
 from typing import Any
 
 from v14.engines.sglang import runtime
+from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 
@@ -32,13 +33,13 @@ def end_pass(output: Any, runner: Any, forward_batch: Any, *args: Any, **kwargs:
 def _spans(engine: Runtime, batch: Any) -> list[int]:
     """Sizes of the spans that a pass reads again whole."""
     spans = []
-    for rid, start, length in zip(batch.rids, batch.extend_prefix_lens_cpu, batch.extend_seq_lens_cpu, strict=True):
-        req = engine.rereading.get(rid)
+    for part in passes(batch):
+        req = engine.rereading.get(part.rid)
         if req is None:
             continue
         reading: Reading = req.v14_reading
         for placement, begin in zip(reading.placements, reading.sequence.starts, strict=True):
             size = sum(event.num_tokens for event in reading.session.events(placement))
-            if start <= begin and begin + size <= start + length:
+            if part.start <= begin and begin + size <= part.end:
                 spans.append(size)
     return spans

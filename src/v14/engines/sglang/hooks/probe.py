@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from v14.engines.sglang import runtime
+from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.ticket import KEY
@@ -44,13 +45,13 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
     finally:
         engine.live_batch = None
     with engine.memory.guard("probes"):
-        for rid, end in zip(forward_batch.rids, _ends(forward_batch), strict=True):
-            req = engine.probing.get(rid)
-            if req is None or end < len(req.v14_reading.sequence.token_ids):
+        for part in passes(forward_batch):
+            req = engine.probing.get(part.rid)
+            if req is None or part.end < len(req.v14_reading.sequence.token_ids):
                 continue
-            del engine.probing[rid]
+            del engine.probing[part.rid]
             with engine.memory.guard("probe"):
-                engine.keep_cue(req.v14_reading, engine.slots(req, end))
+                engine.keep_cue(req.v14_reading, engine.slots(req, part.end))
     return output
 
 
@@ -74,18 +75,12 @@ def keep_queries(
 
 
 def _keep_queries(engine: Runtime, q: torch.Tensor, layer_id: int) -> None:
-    batch = engine.live_batch
-    first = 0
-    for rid, end, length in zip(batch.rids, _ends(batch), batch.extend_seq_lens_cpu, strict=True):
-        req = engine.probing.get(rid)
-        if req is not None:
-            reading: Reading = req.v14_reading
-            start = max(end - length, reading.cue_start(engine.memory.profile.options.cue_tokens))
-            if start < end:
-                kept = q[first + length - (end - start) : first + length].clone()
-                reading.queries.setdefault(layer_id, []).append(kept)
-        first += length
-
-
-def _ends(batch: Any) -> list[int]:
-    return [p + n for p, n in zip(batch.extend_prefix_lens_cpu, batch.extend_seq_lens_cpu, strict=True)]
+    for part in passes(engine.live_batch):
+        req = engine.probing.get(part.rid)
+        if req is None:
+            continue
+        reading: Reading = req.v14_reading
+        start = max(part.start, reading.cue_start(engine.memory.profile.options.cue_tokens))
+        if start < part.end:
+            kept = q[part.rows(start, part.end)].clone()
+            reading.queries.setdefault(layer_id, []).append(kept)

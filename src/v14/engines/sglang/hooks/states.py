@@ -17,8 +17,9 @@ import torch
 
 from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.hooks import span
+from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
-from v14.engines.sglang.recording import Noting, Pass, Recording
+from v14.engines.sglang.recording import Noting, Recording
 from v14.engines.sglang.recurrent import GatedDeltaRead, LayerRead, Mamba2Read, ShortConvRead, StatePool
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.ticket import KEY
@@ -78,19 +79,15 @@ def watch_forward(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) ->
 
 def _noting(engine: Runtime, pool: StatePool, batch: Any) -> list[Noting]:
     noting: list[Noting] = []
-    first_row = 0
-    for index, (rid, start, length) in enumerate(
-        zip(batch.rids, batch.extend_prefix_lens_cpu, batch.extend_seq_lens_cpu, strict=True)
-    ):
-        req = engine.recording.get(rid)
-        if req is not None:
-            slot = pool.slots(batch.req_pool_indices[index : index + 1])
-            part = Pass(start=int(start), length=int(length), first_row=first_row, slot=slot)
-            recording = req.v14_reading.recording
-            runs = recording.runs(part)
-            if runs:
-                noting.append((recording, part, runs))
-        first_row += length
+    for part in passes(batch):
+        req = engine.recording.get(part.rid)
+        if req is None:
+            continue
+        recording = req.v14_reading.recording
+        runs = recording.runs(part)
+        if runs:
+            slot = pool.slots(batch.req_pool_indices[part.place : part.place + 1])
+            noting.append((recording, part, slot, runs))
     return noting
 
 
@@ -120,8 +117,8 @@ def _note(layer_id: int, read: Callable[[], LayerRead]) -> None:
     with engine.memory.guard("states"):
         layer = read()
         place = engine.states.stack.indices.index(layer_id)
-        for recording, part, runs in engine.noting:
-            recording.note(place, layer, part, runs)
+        for recording, part, slot, runs in engine.noting:
+            recording.note(place, layer, part, slot, runs)
 
 
 def keep_head(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
