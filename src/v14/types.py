@@ -11,9 +11,11 @@ Shape letters used in this project:
 """
 
 import hashlib
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import torch
 
@@ -66,6 +68,29 @@ class Event:
     def num_tokens(self) -> int:
         """Number of tokens, closing tokens included."""
         return len(self.token_ids)
+
+
+LinkKind = Literal["association", "supersedes"]
+"""What a link says: source and target belong together, or source is the newer statement of what target said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A directed tie between two events of one namespace, by their ids; `weight` is above 0 and finite."""
+
+    source: str
+    target: str
+    kind: LinkKind
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check ends, kind and weight."""
+        if not self.source or not self.target or self.source == self.target:
+            raise ValueError(f"a link needs two different events, not {self.source!r} and {self.target!r}")
+        if self.kind not in get_args(LinkKind):
+            raise ValueError(f"a link is one of {', '.join(get_args(LinkKind))}, not {self.kind!r}")
+        if not 0 < self.weight < math.inf:
+            raise ValueError(f"the weight of a link is above 0 and finite, not {self.weight}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,7 +1,6 @@
 """Engrams in segments and catalog: exact, checked, and not in the way of what has none."""
 
 import random
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,15 +13,12 @@ from safetensors import safe_open
 
 from tests.store.conftest import Opener
 from tests.store.making import WEIGHTS, made, made_engram, same_bits, same_trace
-from v14.errors import StoreError, TraceCorruptError
-from v14.store.catalog import CATALOG_VERSION, MIGRATIONS
+from v14.errors import TraceCorruptError
 from v14.store.layout import Layout
 from v14.store.segments import Spec, check_dtypes, engram_name, read_keys, read_trace, tensor_names, write_segment
-from v14.store.view import views
 from v14.types import Engram, Trace
 
 KEY = ("home", "sha256:" + "1" * 64)
-FORMAT_1 = Path(__file__).parent / "format1"
 
 
 def with_engram(seed: int = 7) -> Trace:
@@ -132,61 +128,3 @@ def test_a_row_that_does_not_say_what_its_engram_is_is_set_aside(opened: Opener,
             store.trace("home", first.id) if read == "trace" else store.keys_of_layers("home", first.id, [0])
     assert store.events("home") == [second]
     assert same_trace(store.trace("home", second.id), made(2)[1])
-
-
-@pytest.fixture
-def format_1(tmp_path: Path) -> Path:
-    """A store of events 0 to 2, written by the package when it knew format 1 only."""
-    layout = Layout.of(tmp_path, WEIGHTS)
-    layout.make()
-    shutil.copy(FORMAT_1 / "0000000001.safetensors", layout.segments)
-    with closing(sqlite3.connect(layout.catalog)) as connection:
-        connection.executescript((FORMAT_1 / "catalog.sql").read_text())
-    return tmp_path
-
-
-def version(home: Path) -> int:
-    with closing(sqlite3.connect(Layout.of(home, WEIGHTS).catalog)) as connection:
-        return connection.execute("PRAGMA user_version").fetchone()[0]
-
-
-def test_format_1_can_be_looked_at_as_it_is(format_1: Path) -> None:
-    assert version(format_1) == 1
-    (view,) = views(format_1)
-    assert (view.num_events, view.num_corrupt, view.namespaces) == (3, 0, {"home": 3})
-    assert version(format_1) == 1
-
-
-def test_format_1_is_read_and_written_to(format_1: Path, opened: Opener) -> None:
-    store = opened()
-    assert version(format_1) == CATALOG_VERSION == 2
-    assert store.events("home") == [made(number)[0] for number in range(3)]
-    store.put([made(3)])
-    assert store.flush(10)
-    for number in range(4):
-        event, trace = made(number)
-        assert same_trace(store.trace("home", event.id), trace)
-    store.close()
-    again = opened()
-    assert again.verify() == []
-    assert again.stats().num_events == 4
-    catalog = sqlite3.connect(Layout.of(format_1, WEIGHTS).catalog)
-    with closing(catalog):
-        recalled = catalog.execute("SELECT recalled_at FROM events WHERE said_at = 1").fetchall()
-        assert recalled == [(50.0,)]
-
-
-def test_format_1_without_events(tmp_path: Path, opened: Opener, format_1: Path) -> None:
-    with closing(sqlite3.connect(Layout.of(format_1, WEIGHTS).catalog)) as connection, connection:
-        connection.execute("DELETE FROM events")
-    assert opened().stats().num_events == 0
-    assert version(format_1) == CATALOG_VERSION
-
-
-def test_a_migration_that_fails_leaves_format_1(format_1: Path, opened: Opener, monkeypatch) -> None:
-    monkeypatch.setattr("v14.store.catalog.MIGRATIONS", (MIGRATIONS[0].replace("TABLE events", "TABLE nowhere"),))
-    with pytest.raises(StoreError, match="no such table"):
-        opened()
-    monkeypatch.undo()
-    assert version(format_1) == 1
-    assert opened().stats().num_events == 3

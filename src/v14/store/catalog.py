@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from v14.errors import StoreError, StoreVersionError
+from v14.store.audit import AUDIT, Record, read_records, write_record
 from v14.store.layout import HOME_VARIABLE
+from v14.store.links import LINKS, LinkKey, cut_links, read_links, write_links
 from v14.store.pending import Key, Renewal
+from v14.store.policies import POLICIES, Policy, read_policies, write_policy
 from v14.store.row import Row
 
 SCHEMA = """
@@ -27,8 +30,13 @@ CREATE INDEX events_segment ON events (segment);
 """
 """Format 1, which every catalog begins with."""
 
-MIGRATIONS = ("ALTER TABLE events ADD COLUMN engram TEXT NOT NULL DEFAULT ''",)
-"""Statement i leads from format i + 1 to the next. None is ever changed or taken out."""
+MIGRATIONS = (
+    "ALTER TABLE events ADD COLUMN engram TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE events ADD COLUMN codec TEXT NOT NULL DEFAULT '';"
+    "CREATE INDEX events_said ON events (namespace, said_at);"
+    f"{LINKS}; {POLICIES}; {AUDIT}",
+)
+"""Script i leads from format i + 1 to the next. None is ever changed or taken out."""
 
 CATALOG_VERSION = 1 + len(MIGRATIONS)
 
@@ -60,12 +68,13 @@ class Catalog:
             raise StoreError(f"{self._path}: this file system has no WAL mode; set {HOME_VARIABLE} to a local disk")
         # FULL makes every commit durable before it is reported; OFF is for stores that need not outlive a power cut.
         self._writer.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'OFF'}")
+        # What is deleted is overwritten in the pages of the catalog, from its first day: a page keeps no old copy.
+        self._writer.execute("PRAGMA secure_delete = ON")
         self._reader.execute("PRAGMA query_only = ON")
         if not num_tables:
             version = 1
             with self._transaction():
-                for statement in filter(str.strip, SCHEMA.split(";")):
-                    self._writer.execute(statement)
+                self._run(SCHEMA)
                 self._writer.execute("INSERT INTO store VALUES (?, ?)", (version, weights_id))
                 self._writer.execute(f"PRAGMA user_version = {version}")
         stated = self._writer.execute("SELECT version, weights_id FROM store").fetchall()
@@ -74,11 +83,16 @@ class Catalog:
                 f"{self._path} says format and weights {stated}, expected {version} and {weights_id}. "
                 f"Put the store back under its own name, or set {HOME_VARIABLE} to another directory."
             )
-        for number, statement in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
+        for number, script in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
             with self._transaction():
-                self._writer.execute(statement)
+                self._run(script)
                 self._writer.execute("UPDATE store SET version = ?", (number,))
                 self._writer.execute(f"PRAGMA user_version = {number}")
+
+    def _run(self, script: str) -> None:
+        """The statements of a script within the transaction (`executescript` would commit it)."""
+        for statement in filter(str.strip, script.split(";")):
+            self._writer.execute(statement)
 
     def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
         """The row of an event, or None; of one set aside only where `corrupt`."""
@@ -124,10 +138,28 @@ class Catalog:
         with self._snapshot() as reader:
             return {name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")}
 
-    def commit(self, rows: Iterable[Row], renewals: Mapping[Key, Renewal]) -> None:
-        """Insert rows and renew times, all in one transaction. Raises `StoreError`.
+    def links(self, namespace: str) -> dict[LinkKey, float]:
+        """Weights of the links of a namespace."""
+        with self._snapshot() as reader:
+            return read_links(reader, namespace)
 
-        A row of the same key (one set aside, or one whose commit reported an error and came true) is replaced.
+    def policies(self) -> dict[str, Policy]:
+        """Policies by namespace; most namespaces have none."""
+        with self._snapshot() as reader:
+            return read_policies(reader)
+
+    def audit(self) -> list[Record]:
+        """The audit record, oldest first."""
+        with self._snapshot() as reader:
+            return list(read_records(reader))
+
+    def commit(
+        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, float | None] | None = None
+    ) -> None:
+        """Insert rows, renew times, add and remove links, all in one transaction. Raises `StoreError`.
+
+        A row of the same key (one set aside, or one whose commit reported an error and came true) is replaced. Of a
+        link that is there the larger weight stays; weight None removes it.
         """
         insert = f"INSERT OR REPLACE INTO events ({COLUMNS}) VALUES ({', '.join('?' * len(fields(Row)))})"
         renew = (
@@ -137,6 +169,24 @@ class Catalog:
         with self._writing, self._errors(), self._transaction():
             self._writer.executemany(insert, (astuple(row) for row in rows))
             self._writer.executemany(renew, ((r.said_at, r.recalled_at, *key) for key, r in renewals.items()))
+            write_links(self._writer, links or {})
+
+    def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
+        """Delete rows and their links, and note it in the audit, in one transaction. Raises `StoreError`.
+
+        `moved` are rows whose traces were written to another segment.
+        """
+        move = "UPDATE events SET segment = ? WHERE namespace = ? AND id = ?"
+        with self._writing, self._errors(), self._transaction():
+            self._writer.executemany("DELETE FROM events WHERE namespace = ? AND id = ?", keys)
+            cut_links(self._writer, keys)
+            self._writer.executemany(move, ((row.segment, *row.key) for row in moved))
+            write_record(self._writer, record)
+
+    def set_policy(self, namespace: str, policy: Policy) -> None:
+        """Replace the policy of a namespace. Raises `StoreError`."""
+        with self._writing, self._errors(), self._transaction():
+            write_policy(self._writer, namespace, policy)
 
     def mark(self, row: Row, *, corrupt: bool) -> None:
         """Set an event aside or take it back, unless it was stored anew meanwhile. Raises `StoreError`."""

@@ -16,7 +16,8 @@ class Row:
     """Fields are the columns of the table `events`, in order.
 
     `token_ids` are little-endian int64, `shape` and `engram` are JSON (see `_engram_json`; `engram` is empty where none
-    was kept), times are Unix seconds (`recalled_at` 0.0: never).
+    was kept), times are Unix seconds (`recalled_at` 0.0: never). `codec` says how the trace is written in its segment;
+    empty is as it was computed.
     """
 
     namespace: str
@@ -36,6 +37,7 @@ class Row:
     recalled_at: float = 0.0
     corrupt: int = 0
     engram: str = ""
+    codec: str = ""
 
     @classmethod
     def of(cls, event: Event, spec: Spec, segment: str, *, stored_at: float, recalled_at: float) -> "Row":
