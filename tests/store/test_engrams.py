@@ -13,9 +13,11 @@ from safetensors import safe_open
 
 from tests.store.conftest import Opener
 from tests.store.making import WEIGHTS, made, made_engram, same_bits, same_trace
+from tests.store.segment_files import read_keys, read_trace, write_segment
 from v14.errors import TraceCorruptError
 from v14.store.layout import Layout
-from v14.store.segments import Spec, check_dtypes, engram_name, read_keys, read_trace, tensor_names, write_segment
+from v14.store.segments import engram_name, tensor_names
+from v14.store.spec import Spec, check_dtypes
 from v14.types import Engram, Trace
 
 KEY = ("home", "sha256:" + "1" * 64)

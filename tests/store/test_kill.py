@@ -20,7 +20,6 @@ from tests.store.making import WEIGHTS, made
 from v14.store.directory import DirectoryStore
 from v14.store.layout import Layout
 from v14.store.pending import Batch
-from v14.store.segments import write_segment
 
 ROUNDS = 200
 ROUNDS_PER_DIRECTORY = 10
@@ -141,14 +140,14 @@ class RowsFirst(DirectoryStore):
     """A store that commits in the wrong order."""
 
     def _commit(self, batch: Batch) -> None:
-        late: list[Callable[[], int]] = []
+        late: list[Callable[[], None]] = []
+        write = self._segments.write
 
-        def later(*args: Any, **options: Any) -> int:
-            late.append(partial(write_segment, *args, **options))
-            return 0
+        def later(*args: Any, **options: Any) -> None:
+            late.append(partial(write, *args, **options))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("v14.store.directory.write_segment", later)
+            patch.setattr(self._segments, "write", later)
             super()._commit(batch)
         late.pop()()
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.store.making import DTYPES, WEIGHTS, bits, made, noise, same_bits, same_trace
+from tests.store.segment_files import read_keys, read_trace, write_segment
 from v14.errors import StoreVersionError, TraceCorruptError
-from v14.store.segments import METADATA_KEY, SEGMENT_VERSION, Spec, read_keys, read_trace, tensor_names, write_segment
+from v14.store.segments import METADATA_KEY, SEGMENT_VERSION, tensor_names
+from v14.store.spec import Spec
 from v14.types import Trace
 
 KEY = ("home", "sha256:" + "1" * 64)

@@ -1,55 +1,40 @@
-"""A store in a directory: SQLite catalog, safetensors segments, one background writer."""
+"""The embedded store: one directory with a SQLite catalog and segment files, written by one process."""
 
-import logging
-import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-import torch
-
-from v14.errors import StoreError, TraceCorruptError
+from v14.errors import StoreError
 from v14.store.catalog import Catalog
-from v14.store.contract import StoreStats
+from v14.store.core import BATCH_BYTES, MAX_FAILED_BYTES, RETRY_S, CoreStore
+from v14.store.files import FileBlobs
 from v14.store.layout import HOME_VARIABLE, Layout, segment_name, segment_number
-from v14.store.pending import Batch, Key, Renewal, Waiting
-from v14.store.row import Row
-from v14.store.segments import Spec, check_dtypes, read_keys, read_trace, write_segment
-from v14.store.writer import Writer
-from v14.types import Event, Trace
-
-log = logging.getLogger("v14.store")
-
-MIB = 1 << 20
-
-Read = TypeVar("Read", Trace, Spec, torch.Tensor)
+from v14.store.segments import Segments
 
 
-class DirectoryStore:
-    """The store of one set of weights under a home directory; see `v14.store.contract.Store` for what it promises.
-
-    Reading asks what is pending first and the catalog second: an event is forgotten by the one only after the
-    other has it, so no event is ever between them.
-    """
+class DirectoryStore(CoreStore):
+    """The store of one set of weights under a home directory."""
 
     def __init__(
-        self, layout: Layout, weights_id: str, catalog: Catalog, descriptor: int, num_bytes: int, *,
-        clock: Callable[[], float], fsync: bool, batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        self, layout: Layout, catalog: Catalog, segments: Segments, descriptor: int, *,
+        clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float,
     ) -> None:  # fmt: skip
         """Use `open`."""
-        self._layout, self._weights_id, self._catalog, self._descriptor = layout, weights_id, catalog, descriptor
-        self._clock, self._fsync, self._num_bytes = clock, fsync, num_bytes
-        self._segment_number = 1 + max(map(segment_number, catalog.segments()), default=0)
-        self._writer = Writer(self._commit, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s)
+        self._layout, self._descriptor = layout, descriptor
+        first = 1 + max(map(segment_number, catalog.segments()), default=0)
+        # Until a commit succeeds its segment's name is used again: a transaction that reported an error may still
+        # come true at the next start (its log was written, syncing it failed), and then finds its events in there.
+        super().__init__(
+            catalog, segments, name=lambda num_committed: segment_name(first + num_committed),
+            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+        )  # fmt: skip
 
     @classmethod
     def open(
         cls, home: Path, weights_id: str, *,
         clock: Callable[[], float] = time.time, fsync: bool = True,
-        batch_bytes: int = 64 * MIB, max_failed_bytes: int = 256 * MIB, retry_s: float = 0.5,
+        batch_bytes: int = BATCH_BYTES, max_failed_bytes: int = MAX_FAILED_BYTES, retry_s: float = RETRY_S,
     ) -> "DirectoryStore":  # fmt: skip
         """Open or create the store of `weights_id` under `home` for reading and writing.
 
@@ -64,10 +49,12 @@ class DirectoryStore:
             layout.make()
             descriptor = layout.acquire()
             catalog = Catalog(layout.catalog, weights_id, fsync=fsync)
-            num_bytes = layout.remove_orphans(catalog.segments())
+            blobs = FileBlobs(layout.segments, fsync=fsync)
+            # What no row names is the remainder of a commit that never came.
+            blobs.remove(blobs.list().keys() - catalog.segments())
             return cls(
-                layout, weights_id, catalog, descriptor, num_bytes, clock=clock, fsync=fsync,
-                batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+                layout, catalog, Segments(blobs, weights_id), descriptor,
+                clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
             )  # fmt: skip
         except BaseException as error:
             if catalog is not None:
@@ -86,224 +73,10 @@ class DirectoryStore:
         """The directory of this store."""
         return self._layout.root
 
-    def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
-        """Queue events; the later `said_at` counts for known ones. Raises `ValueError` for what can never be stored."""
-        for event, trace in events:
-            _check(event, trace)
-        with self._writer.pending() as pending:
-            known = self._catalog.known((event.namespace, event.id) for event, _ in events)
-            for event, trace in events:
-                key = event.namespace, event.id
-                if key in known or key in pending.events:
-                    pending.renew(key, said_at=event.said_at)
-                else:
-                    pending.add(event, trace)
-
-    def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until what was put before is committed or has failed (then `stats().num_pending` is not 0)."""
-        return self._writer.flush(timeout_s)
-
-    def namespaces(self) -> Mapping[str, int]:
-        """Number of events by namespace."""
-        return {namespace: events for namespace, (events, _) in self._counts().items()}
-
-    def events(self, namespace: str) -> Sequence[Event]:
-        """All events of a namespace, by `said_at`; those said at the same time in the order they were put."""
-        with self._writer.pending() as pending:
-            waiting = {key: entry for key, entry in pending.events.items() if key[0] == namespace}
-            renewals = dict(pending.renewals)
-        found = []
-        for row in self._catalog.rows(namespace):
-            event = None if row.key in waiting else self._decode(row)
-            if event is not None:
-                found.append(_renewed(event, renewals.get(row.key)))
-        return sorted([*found, *(entry.event for entry in waiting.values())], key=lambda event: event.said_at)
-
-    def get(self, namespace: str, ids: Sequence[str]) -> Sequence[Event]:
-        """Events by id, in the order asked; an unknown id raises `KeyError`."""
-        with self._writer.pending() as pending:
-            renewals = {event_id: pending.renewals.get((namespace, event_id)) for event_id in ids}
-        events = []
-        for event_id in ids:
-            found = self._find(namespace, event_id)
-            event = found.event if isinstance(found, Waiting) else self._decode(found)
-            if event is None:
-                raise _unknown(namespace, event_id)
-            events.append(_renewed(event, renewals[event_id]))
-        return events
-
-    def has(self, namespace: str, ids: Collection[str]) -> set[str]:
-        """Those of `ids` that the namespace holds."""
-        with self._writer.pending() as pending:
-            waiting = {event_id for event_id in ids if (namespace, event_id) in pending.events}
-        asked = ((namespace, event_id) for event_id in ids if event_id not in waiting)
-        return waiting | {event_id for _, event_id in self._catalog.known(asked)}
-
-    def trace(self, namespace: str, event_id: str) -> Trace:
-        """The trace of an event, checked. Raises `KeyError`, or `TraceCorruptError` after setting the event aside."""
-        found = self._find(namespace, event_id)
-        return found.trace if isinstance(found, Waiting) else self._checked(found, lambda: self._read(found))
-
-    def keys_of_layers(self, namespace: str, event_id: str, slots: Sequence[int]) -> torch.Tensor:
-        """Keys `[len(slots), T, H, D]` of some attention layers, checked, without reading the rest.
-
-        Raises as `trace`, and `IndexError` for a slot that the trace does not have.
-        """
-        found = self._find(namespace, event_id)
-        if isinstance(found, Waiting):
-            _check_slots(slots, found.trace.keys.shape[0])
-            return found.trace.keys[list(slots)]
-        row = found
-        spec = self._checked(row, lambda: row.spec)
-        _check_slots(slots, spec.shape[0])
-        path = self._layout.segment(row.segment)
-        return self._checked(row, lambda: read_keys(path, row.key, spec, self._weights_id, slots))
-
-    def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
-        """Note that events were recalled at a Unix time; ids that the namespace does not hold are passed over."""
-        with self._writer.pending() as pending:
-            for event_id in ids:
-                pending.renew((namespace, event_id), recalled_at=recalled_at)
-
-    def stats(self) -> StoreStats:
-        """Current sizes."""
-        counts = self._counts().values()
-        with self._writer.pending() as pending:
-            num_pending = len(pending.events)
-        return StoreStats(
-            num_events=sum(events for events, _ in counts),
-            num_tokens=sum(tokens for _, tokens in counts),
-            num_bytes=self._num_bytes,
-            num_pending=num_pending,
-            num_failed_writes=self._writer.num_lost,
-            num_corrupt=self._catalog.num_corrupt(),
-        )
-
-    def verify(self) -> Sequence[Key]:
-        """Derive every committed id again and read every trace: (namespace, id) of those that fail, now set aside.
-
-        Events set aside earlier whose files are whole again (put back from a copy) are taken back.
-        """
-        failed = []
-        for key in self._catalog.all_keys():
-            row = self._catalog.row(key, corrupt=True)
-            if row is None:
-                continue
-            whole = self._whole(row)
-            if not whole:
-                failed.append(key)
-            if whole == bool(row.corrupt):
-                self._catalog.mark(row, corrupt=not whole)
-        return failed
-
     def close(self) -> None:
-        """Commit what is pending and close; events that cannot be written are lost. A second call does nothing."""
+        """Commit what is pending, close, and let go of the directory. A second call does nothing."""
         if self._descriptor < 0:
             return
-        self._writer.close()
-        self._catalog.close()
+        super().close()
         os.close(self._descriptor)
         self._descriptor = -1
-
-    def _commit(self, batch: Batch) -> None:
-        """Write a batch: first its traces, whole and under their name, then its rows in one transaction.
-
-        Until a commit succeeds its segment's name is used again: a transaction that reported an error may still
-        come true at the next start (its log was written, syncing it failed), and then finds its events in there.
-        """
-        name = segment_name(self._segment_number)
-        rows = []
-        num_bytes = 0
-        if batch.events:
-            traces = {key: waiting.trace for key, waiting in batch.events.items()}
-            num_bytes = write_segment(self._layout.segment(name), traces, self._weights_id, fsync=self._fsync)
-            now = self._clock()
-            rows = [
-                Row.of(entry.event, Spec.of(entry.trace), name, stored_at=now, recalled_at=entry.recalled_at)
-                for entry in batch.events.values()
-            ]
-        self._catalog.commit(rows, batch.renewals)
-        if batch.events:
-            self._segment_number += 1
-            self._num_bytes += num_bytes
-
-    def _find(self, namespace: str, event_id: str) -> Waiting | Row:
-        key = namespace, event_id
-        with self._writer.pending() as pending:
-            waiting = pending.events.get(key)
-        found = waiting or self._catalog.row(key)
-        if found is None:
-            raise _unknown(namespace, event_id)
-        return found
-
-    def _counts(self) -> Mapping[str, tuple[int, int]]:
-        """Events and tokens by namespace, pending ones included."""
-        with self._writer.pending() as pending:
-            waiting = {key: entry.event.num_tokens for key, entry in pending.events.items()}
-        counts = self._catalog.counts(without=waiting)
-        for (namespace, _), num_tokens in waiting.items():
-            events, tokens = counts.get(namespace, (0, 0))
-            counts[namespace] = events + 1, tokens + num_tokens
-        return counts
-
-    def _read(self, row: Row) -> Trace:
-        return read_trace(self._layout.segment(row.segment), row.key, row.spec, self._weights_id)
-
-    def _checked(self, row: Row, read: Callable[[], Read]) -> Read:
-        """What `read` returns; where it finds damage, the event is set aside first."""
-        try:
-            return read()
-        except TraceCorruptError as error:
-            self._set_aside(row, error)
-            raise
-
-    def _decode(self, row: Row) -> Event | None:
-        """The row's event, or None after setting aside a row that does not match its id."""
-        try:
-            return row.event()
-        except ValueError as error:
-            self._set_aside(row, error)
-            return None
-
-    def _set_aside(self, row: Row, error: Exception) -> None:
-        log.error("event %s of namespace %r is set aside: %s", row.id, row.namespace, error)
-        try:
-            self._catalog.mark(row, corrupt=True)
-        except StoreError as failure:
-            log.warning("the store could not note that: %s", failure)
-
-    def _whole(self, row: Row) -> bool:
-        try:
-            row.event()
-            self._read(row)
-        except TraceCorruptError:
-            return False
-        except StoreError:
-            raise
-        except ValueError:
-            return False
-        return True
-
-
-def _unknown(namespace: str, event_id: str) -> KeyError:
-    return KeyError(f"namespace {namespace!r} holds no event {event_id}")
-
-
-def _check_slots(slots: Sequence[int], num_slots: int) -> None:
-    if not all(0 <= slot < num_slots for slot in slots):
-        raise IndexError(f"slots {list(slots)} of a trace with {num_slots} layers")
-
-
-def _renewed(event: Event, renewal: Renewal | None) -> Event:
-    return event if renewal is None or renewal.said_at <= event.said_at else replace(event, said_at=renewal.said_at)
-
-
-def _check(event: Event, trace: Trace) -> None:
-    """Refuse what could never be committed, before it is queued. Raises `ValueError`."""
-    check_dtypes(trace)
-    if trace.num_tokens != event.num_tokens:
-        raise ValueError(f"event {event.id} has {event.num_tokens} tokens, its trace {trace.num_tokens}")
-    if not math.isfinite(event.said_at):
-        raise ValueError(f"event {event.id} was said at {event.said_at}")
-    for text in (event.namespace, event.chat_id, event.role, event.parent):
-        text.encode()

@@ -1,4 +1,4 @@
-"""Where the files of a store lie, who may write them, and which of them are left over.
+"""Where the files of a store lie, and who may write them.
 
 HOME/
   sha256-<hex>/              one directory per set of weights
@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,19 +81,6 @@ class Layout:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
-
-    def remove_orphans(self, named: Collection[str]) -> int:
-        """Delete what no catalog row names: segments whose commit never came, and temporary files.
-
-        Returns the bytes of the segment files that stay. Only for the holder of the lock. Raises `OSError`.
-        """
-        num_bytes = 0
-        for entry in os.scandir(self.segments):
-            if entry.name in named:
-                num_bytes += entry.stat().st_size
-            elif entry.is_file(follow_symlinks=False):
-                os.unlink(entry.path)
-        return num_bytes
 
 
 def segment_name(number: int) -> str:

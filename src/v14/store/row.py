@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from v14.errors import TraceCorruptError
 from v14.store.pending import Key
-from v14.store.segments import Part, Spec
+from v14.store.spec import Part, Spec
 from v14.types import Event
 
 

@@ -5,77 +5,25 @@ trace has an engram, `.e.<field>` for each field of that. The file's metadata ha
 make equal bytes: format version and weights id, as JSON.
 """
 
-import contextlib
-import errno
-import hashlib
 import json
-import os
-import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
-from v14.errors import StoreError, StoreVersionError, TraceCorruptError
-from v14.store.layout import TEMPORARY_SUFFIX, sync_directory
+from v14.errors import StoreVersionError, TraceCorruptError
+from v14.store.foundation import Blobs
+from v14.store.header import Header, Place, damaged, read_header
+from v14.store.pending import Key
+from v14.store.spec import DTYPES, Part, Spec, digest
 from v14.types import Engram, Trace
 
 SEGMENT_VERSION = 1
 METADATA_KEY = "v14"
-DIGEST_BYTES = 8
-"""Of SHA-256, for each layer's keys, each layer's values, each engram field: against decay, not against a forger."""
-
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What the catalog knows about one tensor of an engram: dtype name, shape, digest."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    digest: bytes
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> "Part":
-        """Raises `ValueError` for a dtype that segments do not hold."""
-        return cls(dtype=_dtype_name(tensor), shape=tuple(tensor.shape), digest=_digest(tensor))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spec:
-    """What the catalog knows about a trace: dtype name, shape `(L, T, H, D)`, digests of keys then values by layer.
-
-    `engram` has the parts by field name, and is None where the trace has no engram.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    digests: bytes
-    engram: Mapping[str, Part] | None = None
-
-    @classmethod
-    def of(cls, trace: Trace) -> "Spec":
-        """The spec of a trace. Raises `ValueError` for a dtype that segments do not hold."""
-        digests = b"".join(_digest(layer) for tensor in (trace.keys, trace.values) for layer in tensor)
-        parts = None
-        if trace.engram is not None:
-            parts = {name: Part.of(tensor) for name, tensor in trace.engram.tensors().items()}
-        return cls(dtype=_dtype_name(trace.keys), shape=tuple(trace.keys.shape), digests=digests, engram=parts)
-
-    def check(self, layer: torch.Tensor, place: int) -> bool:
-        """Whether a layer's keys (place = slot) or values (place = L + slot), `[T, H, D]`, are what was stored."""
-        return _digest(layer) == self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
-
-
-def check_dtypes(trace: Trace) -> None:
-    """Raise `ValueError` where a trace has a dtype that segments do not hold."""
-    for tensor in (trace.keys, *(trace.engram.tensors().values() if trace.engram else ())):
-        _dtype_name(tensor)
+MAX_HEADERS = 256
+"""Segments whose headers are kept in memory."""
 
 
 def tensor_names(namespace: str, event_id: str) -> tuple[str, str]:
@@ -88,77 +36,105 @@ def engram_name(namespace: str, event_id: str, field: str) -> str:
     return f"{namespace}/{event_id}.e.{field}"
 
 
-def write_segment(path: Path, traces: Mapping[tuple[str, str], Trace], weights_id: str, *, fsync: bool = True) -> int:
-    """Write the traces by (namespace, event id) to `path`; return the file's bytes. Raises `OSError`.
+class Segments:
+    """The segments of one store: traces in, traces out, every byte of them checked."""
 
-    Whole or not at all: the file gets its name only when its content is on disk.
-    """
-    tensors: dict[str, torch.Tensor] = {}
-    storages: set[int] = set()
-    for key, trace in traces.items():
-        for name, tensor in _named(key, trace):
-            # safetensors refuses tensors that share memory
-            shared = tensor.untyped_storage().data_ptr() in storages
-            tensors[name] = tensor.contiguous().clone() if shared else tensor.contiguous()
-            storages.add(tensor.untyped_storage().data_ptr())
-    metadata = {METADATA_KEY: json.dumps({"version": SEGMENT_VERSION, "weights_id": weights_id})}
-    temporary = path.with_suffix(TEMPORARY_SUFFIX)
-    try:
-        _save(tensors, temporary, metadata)
-        if fsync:
-            _sync_file(temporary)
-        num_bytes = temporary.stat().st_size
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    if fsync:
-        sync_directory(path.parent)
-    return num_bytes
+    def __init__(self, blobs: Blobs, weights_id: str) -> None:
+        self.blobs, self._weights_id = blobs, weights_id
+        self._headers: OrderedDict[str, Header] = OrderedDict()
+        self._lock = threading.Lock()
 
+    def write(self, name: str, traces: Mapping[Key, Trace]) -> None:
+        """Write the traces to a segment, whole or not at all. Raises `OSError`."""
+        tensors: dict[str, torch.Tensor] = {}
+        storages: set[int] = set()
+        for key, trace in traces.items():
+            for tensor_name, tensor in _named(key, trace):
+                # safetensors refuses tensors that share memory
+                shared = tensor.untyped_storage().data_ptr() in storages
+                tensors[tensor_name] = tensor.contiguous().clone() if shared else tensor.contiguous()
+                storages.add(tensor.untyped_storage().data_ptr())
+        self.forget(name)
+        stated = json.dumps({"version": SEGMENT_VERSION, "weights_id": self._weights_id})
+        self.blobs.write(name, tensors, {METADATA_KEY: stated})
 
-def read_trace(path: Path, key: tuple[str, str], spec: Spec, weights_id: str) -> Trace:
-    """The trace of (namespace, event id), checked. Raises `TraceCorruptError`, `StoreVersionError`, `StoreError`."""
-    slots = range(spec.shape[0])
-    with _opened(path, weights_id) as file:
-        keys, values = (_layers(file, path, name, spec, slots, half) for half, name in enumerate(tensor_names(*key)))
+    def trace(self, name: str, key: Key, spec: Spec) -> Trace:
+        """The trace of an event. Raises `TraceCorruptError`, `StoreVersionError`, `StoreError`."""
         parts = {} if spec.engram is None else spec.engram
-        fields = {field: _whole(file, path, engram_name(*key, field), part) for field, part in parts.items()}
-    return Trace(keys=keys, values=values, engram=Engram(**fields) if fields else None)
+        names = [*tensor_names(*key), *(engram_name(*key, field) for field in parts)]
+        places = [self._place(name, tensor_name) for tensor_name in names]
+        data = self.blobs.read(name, [(place.start, place.end) for place in places])
+        keys, values, *engram = (
+            self._tensor(name, place.dtype, place.shape, part) for place, part in zip(places, data, strict=True)
+        )
+        for half, tensor in enumerate((keys, values)):
+            self._check(name, names[half], spec, half, range(spec.shape[0]), tensor)
+        for tensor_name, part, tensor in zip(names[2:], parts.values(), engram, strict=True):
+            self._check_part(name, tensor_name, part, tensor)
+        fields = dict(zip(parts, engram, strict=True))
+        return Trace(keys=keys, values=values, engram=Engram(**fields) if fields else None)
+
+    def keys(self, name: str, key: Key, spec: Spec, slots: Sequence[int]) -> torch.Tensor:
+        """Keys `[len(slots), T, H, D]` of some layers; nothing else is read. Raises as `trace`."""
+        tensor_name, _ = tensor_names(*key)
+        place = self._place(name, tensor_name)
+        layer_bytes = (place.end - place.start) // max(1, place.shape[0])
+        starts = [place.start + slot * layer_bytes for slot in slots]
+        data = self.blobs.read(name, [(start, start + layer_bytes) for start in starts])
+        layers = [self._tensor(name, place.dtype, place.shape[1:], part) for part in data]
+        keys = torch.stack(layers) if layers else torch.empty((0, *place.shape[1:]), dtype=place.dtype)
+        self._check(name, tensor_name, spec, 0, slots, keys, shape=place.shape)
+        return keys
+
+    def forget(self, name: str) -> None:
+        """Ask for a segment's header again when it is read next."""
+        with self._lock:
+            self._headers.pop(name, None)
+
+    def _place(self, name: str, tensor_name: str) -> Place:
+        with self._lock:
+            header = self._headers.get(name)
+        if header is None:
+            header = read_header(self.blobs, name)
+            _check_metadata(self.blobs.where(name), header.metadata, self._weights_id)
+            with self._lock:
+                self._headers[name] = header
+                while len(self._headers) > MAX_HEADERS:
+                    self._headers.popitem(last=False)
+        if tensor_name not in header.places:
+            raise damaged(self.blobs, name, f"it does not hold {tensor_name}")
+        return header.places[tensor_name]
+
+    def _tensor(self, name: str, dtype: torch.dtype, shape: tuple[int, ...], data: bytes | memoryview) -> torch.Tensor:
+        out = torch.empty(shape, dtype=dtype)
+        if memoryview(data).nbytes != out.nbytes:
+            raise damaged(self.blobs, name, "it ends too early")
+        if out.numel():
+            out.view(-1).view(torch.uint8).numpy()[:] = np.frombuffer(data, np.uint8)
+        return out
+
+    def _check(
+        self, name: str, tensor_name: str, spec: Spec, half: int, slots: Sequence[int], layers: torch.Tensor,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        """Layers `[len(slots), T, H, D]` of a tensor of `shape` (theirs, if not given); half 0 is keys, 1 is values."""
+        shape = tuple(layers.shape) if shape is None else shape
+        where = f"{self.blobs.where(name)}: {tensor_name}"
+        if shape != spec.shape:
+            raise TraceCorruptError(f"{where} has shape {list(shape)}, the catalog says {list(spec.shape)}")
+        for slot, layer in zip(slots, layers, strict=True):
+            if layer.dtype != DTYPES[spec.dtype] or not spec.check(layer, half * spec.shape[0] + slot):
+                raise TraceCorruptError(f"{where}, layer {slot}, is not what was stored")
+
+    def _check_part(self, name: str, tensor_name: str, part: Part, tensor: torch.Tensor) -> None:
+        where = f"{self.blobs.where(name)}: {tensor_name}"
+        if str(tensor.dtype) != f"torch.{part.dtype}" or tuple(tensor.shape) != part.shape:
+            raise TraceCorruptError(f"{where} is {tensor.dtype} {list(tensor.shape)}, the catalog says {part}")
+        if digest(tensor) != part.digest:
+            raise TraceCorruptError(f"{where} is not what was stored")
 
 
-def read_keys(path: Path, key: tuple[str, str], spec: Spec, weights_id: str, slots: Sequence[int]) -> torch.Tensor:
-    """Keys `[len(slots), T, H, D]` of some layers, checked; nothing else is read. Raises as `read_trace`."""
-    with _opened(path, weights_id) as file:
-        return _layers(file, path, tensor_names(*key)[0], spec, slots, 0)
-
-
-def _layers(file: Any, path: Path, name: str, spec: Spec, slots: Sequence[int], half: int) -> torch.Tensor:
-    """Layers of one tensor, copied off the mapped file and checked; half 0 is keys, 1 is values."""
-    part = file.get_slice(name)
-    out = torch.empty((len(slots), *spec.shape[1:]), dtype=DTYPES[spec.dtype])
-    if tuple(part.get_shape()) != spec.shape:
-        raise TraceCorruptError(f"{path}: {name} has shape {part.get_shape()}, the catalog says {list(spec.shape)}")
-    for row, slot in enumerate(slots):
-        layer = part[slot : slot + 1][0]
-        if layer.dtype != out.dtype or not spec.check(out[row].copy_(layer), half * spec.shape[0] + slot):
-            raise TraceCorruptError(f"{path}: {name}, layer {slot}, is not what was stored")
-    return out
-
-
-def _whole(file: Any, path: Path, name: str, part: Part) -> torch.Tensor:
-    """One tensor, copied off the mapped file and checked."""
-    stored = file.get_tensor(name)
-    if str(stored.dtype) != f"torch.{part.dtype}" or tuple(stored.shape) != part.shape:
-        raise TraceCorruptError(f"{path}: {name} is {stored.dtype} {list(stored.shape)}, the catalog says {part}")
-    out = torch.empty(part.shape, dtype=stored.dtype).copy_(stored)
-    if _digest(out) != part.digest:
-        raise TraceCorruptError(f"{path}: {name} is not what was stored")
-    return out
-
-
-def _named(key: tuple[str, str], trace: Trace) -> Iterator[tuple[str, torch.Tensor]]:
+def _named(key: Key, trace: Trace) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of a trace under their names."""
     yield from zip(tensor_names(*key), (trace.keys, trace.values), strict=True)
     if trace.engram is not None:
@@ -166,31 +142,7 @@ def _named(key: tuple[str, str], trace: Trace) -> Iterator[tuple[str, torch.Tens
             yield engram_name(*key, field), tensor
 
 
-def _dtype_name(tensor: torch.Tensor) -> str:
-    """The catalog's word for a dtype. Raises `ValueError` for one that segments do not hold."""
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise ValueError(f"a trace of dtype {name} cannot be stored; {', '.join(DTYPES)} can")
-    return name
-
-
-@contextlib.contextmanager
-def _opened(path: Path, weights_id: str) -> Iterator[Any]:
-    try:
-        # Unlike safe_open, this tells a missing file from one that cannot be opened just now.
-        os.close(os.open(path, os.O_RDONLY))
-        with safe_open(path, framework="pt") as file:
-            _check_metadata(path, file.metadata() or {}, weights_id)
-            yield file
-    except (FileNotFoundError, NotADirectoryError, SafetensorError) as error:
-        raise TraceCorruptError(f"{path} is missing or damaged ({error}); its events are set aside") from error
-    except (OSError, RuntimeError) as error:
-        damaged = isinstance(error, OSError) and error.errno in (errno.EIO, errno.EISDIR, None)
-        kind = TraceCorruptError if damaged else StoreError
-        raise kind(f"{path} cannot be read ({error}); check the disk and the limits of the process") from error
-
-
-def _check_metadata(path: Path, metadata: Mapping[str, str], weights_id: str) -> None:
+def _check_metadata(path: str, metadata: Mapping[str, str], weights_id: str) -> None:
     try:
         stated = json.loads(metadata[METADATA_KEY])
         version, owner = stated["version"], stated["weights_id"]
@@ -203,28 +155,3 @@ def _check_metadata(path: Path, metadata: Mapping[str, str], weights_id: str) ->
         )
     if owner != weights_id:
         raise TraceCorruptError(f"{path} belongs to the weights {owner}, not to {weights_id}")
-
-
-def _digest(tensor: torch.Tensor) -> bytes:
-    data = tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b""
-    return hashlib.sha256(data).digest()[:DIGEST_BYTES]
-
-
-def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """`save_file` (which lets other threads run while it writes) with its errors turned back into `OSError`."""
-    try:
-        save_file(tensors, path, metadata)
-    except SafetensorError as error:
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        if found is None:
-            raise
-        number = int(found[1])
-        raise OSError(number, os.strerror(number), str(path)) from error
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

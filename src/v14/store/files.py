@@ -1,0 +1,118 @@
+"""Blobs as files of one directory."""
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from v14.errors import StoreError, TraceCorruptError
+from v14.store.layout import TEMPORARY_SUFFIX, sync_directory
+
+
+class FileBlobs:
+    """See `v14.store.foundation.Blobs`. Whoever writes holds the store's lock."""
+
+    def __init__(self, directory: Path, *, fsync: bool = True) -> None:
+        """`fsync=False` gives up surviving a power cut. Raises `OSError`."""
+        self._directory, self._fsync = directory, fsync
+        self._num_bytes = sum(self.list().values())
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all files, as far as they were written and removed here."""
+        return self._num_bytes
+
+    def where(self, name: str) -> str:
+        """The file's path."""
+        return str(self._directory / name)
+
+    def write(self, name: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+        """Write a file: it gets its name only when its content is on disk. Raises `OSError`."""
+        path = self._directory / name
+        temporary = path.with_suffix(TEMPORARY_SUFFIX)
+        replaced_bytes = self._size(name)
+        try:
+            _save(dict(tensors), temporary, dict(metadata))
+            if self._fsync:
+                _sync_file(temporary)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        self._num_bytes += self._size(name) - replaced_bytes
+        if self._fsync:
+            sync_directory(self._directory)
+
+    def read(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Byte ranges of a file."""
+        path = self._directory / name
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                return [_read_fully(descriptor, start, end) for start, end in ranges]
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise TraceCorruptError(f"{path} is missing or damaged ({error}); its events are set aside") from error
+        except OSError as error:
+            kind = TraceCorruptError if error.errno in (errno.EIO, errno.EISDIR) else StoreError
+            raise kind(f"{path} cannot be read ({error}); check the disk and the limits of the process") from error
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files, and make that durable. Raises `OSError`."""
+        for name in names:
+            num_bytes = self._size(name)
+            (self._directory / name).unlink(missing_ok=True)
+            self._num_bytes -= num_bytes
+        if self._fsync:
+            sync_directory(self._directory)
+
+    def list(self) -> Mapping[str, int]:
+        """Bytes by file name, temporary files included. Raises `OSError`."""
+        with os.scandir(self._directory) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file(follow_symlinks=False)}
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _size(self, name: str) -> int:
+        try:
+            return (self._directory / name).stat().st_size
+        except OSError:
+            return 0
+
+
+def _read_fully(descriptor: int, start: int, end: int) -> bytes:
+    """One call of pread returns at most 2 GiB, and less where a signal came."""
+    parts = []
+    while start < end and (part := os.pread(descriptor, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """`save_file` (which lets other threads run while it writes) with its errors turned back into `OSError`."""
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""What a store stands on: a catalog of rows, and blobs in which segments lie. `core.py` builds the store on the two.
+
+catalog    embedded: SQLite, one file (`catalog.py`)
+blobs      embedded: files of one directory (`files.py`)
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import torch
+
+from v14.store.audit import Record
+from v14.store.links import LinkKey
+from v14.store.pending import Key, Renewal
+from v14.store.policies import Policy
+from v14.store.row import Row
+
+
+class CatalogContract(Protocol):
+    """The rows of one store. Safe for several threads; every call raises `StoreError` where it cannot be answered."""
+
+    def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
+        """The row of an event, or None; of one set aside only where `corrupt`."""
+
+    def rows(self, namespace: str) -> Sequence[Row]:
+        """Rows of a namespace that are not set aside, in the order of their commits."""
+
+    def all_keys(self) -> Sequence[Key]:
+        """Keys of all rows, those set aside included."""
+
+    def known(self, keys: Iterable[Key]) -> set[Key]:
+        """Those of `keys` that have a row which is not set aside."""
+
+    def counts(self, without: Collection[Key]) -> Mapping[str, tuple[int, int]]:
+        """Events and tokens by namespace; rows of the keys `without` are not counted, nor those set aside."""
+
+    def num_corrupt(self) -> int:
+        """Number of events set aside."""
+
+    def segments(self) -> set[str]:
+        """Names of the segments that any row names."""
+
+    def links(self, namespace: str) -> Mapping[LinkKey, float]:
+        """Weights of the links of a namespace."""
+
+    def policies(self) -> Mapping[str, Policy]:
+        """Policies by namespace; most namespaces have none."""
+
+    def audit(self) -> Sequence[Record]:
+        """The audit record, oldest first."""
+
+    def commit(
+        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, float | None] | None = None
+    ) -> None:
+        """Insert or replace rows, renew times, add links and remove those of weight None: all or nothing, durably."""
+
+    def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
+        """Delete rows and their links, let `moved` rows name their new segments, and note it: all or nothing."""
+
+    def set_policy(self, namespace: str, policy: Policy) -> None:
+        """Replace the policy of a namespace."""
+
+    def mark(self, row: Row, *, corrupt: bool) -> None:
+        """Set an event aside or take it back, unless it was stored anew meanwhile."""
+
+    def close(self) -> None:
+        """Close; further calls raise `StoreError`."""
+
+
+class Blobs(Protocol):
+    """Named runs of bytes, each written whole and then never changed. Safe for several threads."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all blobs together."""
+
+    def where(self, name: str) -> str:
+        """A blob's address, for messages."""
+
+    def write(self, name: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+        """Write a safetensors file, durably: whole and under its name, or not at all. Raises `OSError`."""
+
+    def read(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes | memoryview]:
+        """Byte ranges [start, end), cut short where the blob ends, without reading the rest.
+
+        Raises `TraceCorruptError` where the blob is missing or its medium broken, `StoreError` where it cannot be
+        read just now.
+        """
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete blobs; names that are not there are passed over. Raises `OSError`."""
+
+    def list(self) -> Mapping[str, int]:
+        """Bytes by name. Raises `OSError`."""
+
+    def close(self) -> None:
+        """Let go of connections."""
