@@ -11,7 +11,7 @@ from typing import Any
 from v14.errors import StoreError, StoreVersionError
 from v14.store.audit import AUDIT, Record, read_records, write_record
 from v14.store.layout import HOME_VARIABLE
-from v14.store.links import LINKS, LinkKey, cut_links, read_links, write_links
+from v14.store.links import LINKS, LinkChange, LinkKey, cut_links, read_links, write_links
 from v14.store.pending import Key, Renewal
 from v14.store.policies import POLICIES, Policy, read_policies, write_policy
 from v14.store.row import Row
@@ -154,12 +154,11 @@ class Catalog:
             return list(read_records(reader))
 
     def commit(
-        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, float | None] | None = None
+        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, LinkChange] | None = None
     ) -> None:
-        """Insert rows, renew times, add and remove links, all in one transaction. Raises `StoreError`.
+        """Insert rows, renew times, change links, all in one transaction. Raises `StoreError`.
 
-        A row of the same key (one set aside, or one whose commit reported an error and came true) is replaced. Of a
-        link that is there the larger weight stays; weight None removes it.
+        A row of the same key (one set aside, or one whose commit reported an error and came true) is replaced.
         """
         insert = f"INSERT OR REPLACE INTO events ({COLUMNS}) VALUES ({', '.join('?' * len(fields(Row)))})"
         renew = (

@@ -1,9 +1,11 @@
 """What was put and is not committed yet: the part of the store that lives in memory. Guarded by the writer's lock."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from v14.store.links import LinkChange, LinkKey, change_link
 from v14.types import Event, Trace
 
 Key = tuple[str, str]
@@ -41,14 +43,16 @@ class Batch:
 
     events: Mapping[Key, Waiting]
     renewals: Mapping[Key, Renewal]
+    links: Mapping[LinkKey, LinkChange]
 
 
 @dataclass
 class Pending:
-    """Events and renewals in the order of their calls. Entries are replaced, never changed: a batch stays as taken."""
+    """What waits, in the order of the calls. Entries are replaced, never changed: a batch stays as taken."""
 
     events: dict[Key, Waiting] = field(default_factory=dict)
     renewals: dict[Key, Renewal] = field(default_factory=dict)
+    links: dict[LinkKey, LinkChange] = field(default_factory=dict)
     num_bytes: int = 0
     last_number: int = 0
 
@@ -69,8 +73,16 @@ class Pending:
             renewal = self.renewals.get(key) or Renewal(number=self.last_number)
             self.renewals[key] = renewal.later(said_at, recalled_at)
 
+    def link(self, key: LinkKey, weight: float | None) -> None:
+        """Queue a link, or its removal where the weight is None."""
+        self.last_number += 1
+        self.links[key] = change_link(self.links.get(key), self.last_number, weight)
+
     def take(self, max_bytes: int) -> Batch:
-        """All renewals and the oldest events, up to `max_bytes` of traces but at least one. Removes nothing."""
+        """All renewals, the oldest events, up to `max_bytes` of traces but at least one, and links.
+
+        A link is written only with or behind both its events. Removes nothing.
+        """
         events: dict[Key, Waiting] = {}
         num_bytes = 0
         for key, waiting in self.events.items():
@@ -78,18 +90,30 @@ class Pending:
             if events and num_bytes > max_bytes:
                 break
             events[key] = waiting
-        return Batch(events=events, renewals=dict(self.renewals))
+        later = self.events.keys() - events.keys()
+        links = {key: change for key, change in self.links.items() if later.isdisjoint(_ends(key))}
+        return Batch(events=events, renewals=dict(self.renewals), links=links)
 
     def settle(self, batch: Batch) -> None:
         """Forget what a batch committed; what was renewed after it was taken stays, as a renewal."""
         for key, renewal in batch.renewals.items():
             if self.renewals.get(key) is renewal:
                 del self.renewals[key]
+        for link, change in batch.links.items():
+            if self.links.get(link) is change:
+                del self.links[link]
         for key, written in batch.events.items():
             waiting = self._remove(key)
             if waiting is not None and waiting is not written:
                 renewal = Renewal(number=waiting.number)
                 self.renewals[key] = renewal.later(waiting.event.said_at, waiting.recalled_at)
+
+    def forget(self, keys: Collection[Key]) -> list[Event]:
+        """Drop the events, renewals and links of `keys`; the events that were pending."""
+        self.renewals = {key: renewal for key, renewal in self.renewals.items() if key not in keys}
+        self.links = {key: change for key, change in self.links.items() if not any(end in keys for end in _ends(key))}
+        removed = [self._remove(key) for key in keys]
+        return [waiting.event for waiting in removed if waiting is not None]
 
     def drop(self, max_bytes: int) -> int:
         """Forget the oldest events until at most `max_bytes` of traces are left; how many were lost."""
@@ -101,12 +125,16 @@ class Pending:
 
     def settled(self, number: int) -> bool:
         """Whether nothing is left of the calls up to `number`."""
-        event = next(iter(self.events.values()), None)
-        renewal = next(iter(self.renewals.values()), None)
-        return (event is None or event.number > number) and (renewal is None or renewal.number > number)
+        queues: tuple[Mapping[Any, Waiting | Renewal | LinkChange], ...] = (self.events, self.renewals, self.links)
+        return all(next(iter(queue.values())).number > number for queue in queues if queue)
 
     def _remove(self, key: Key) -> Waiting | None:
         waiting = self.events.pop(key, None)
         if waiting is not None:
             self.num_bytes -= waiting.trace.num_bytes
         return waiting
+
+
+def _ends(key: LinkKey) -> tuple[Key, Key]:
+    namespace, source, target, _ = key
+    return (namespace, source), (namespace, target)

@@ -4,13 +4,20 @@ state      flush                 pending events
 working    waits for the commit  leave memory when committed
 failing    returns at once       stay readable, are tried again with growing pauses; beyond the bound lost
 closed     returns at once       the last try has been made
+
+Whatever else changes the store (forgetting, expiring) runs on the same thread, between two commits: nothing is
+rewritten while something is written.
 """
 
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from v14.errors import StoreError
 from v14.store.pending import Batch, Pending
@@ -18,17 +25,45 @@ from v14.store.pending import Batch, Pending
 log = logging.getLogger("v14.store")
 
 MAX_PAUSE_S = 30.0
+TEND_S = 30.0
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to do between two commits, and where its result or error goes."""
+
+    call: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        """Do it."""
+        try:
+            self.future.set_result(self.call())
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+            self.future.set_exception(error)
+
+
+def _nothing() -> None:
+    """What a store without policies has to tend to."""
 
 
 class Writer:
     """Runs `commit` on batches of what is pending. `commit` gets a batch and raises where it could not be stored."""
 
     def __init__(
-        self, commit: Callable[[Batch], None], *, batch_bytes: int, max_failed_bytes: int, retry_s: float
-    ) -> None:
-        """Sizes are bytes of traces; `retry_s` is the first pause after a failure, doubled up to 30 seconds."""
+        self, commit: Callable[[Batch], None], *, batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        tend: Callable[[], None] = _nothing, tend_s: float = TEND_S,
+    ) -> None:  # fmt: skip
+        """Sizes are bytes of traces; `retry_s` is the first pause after a failure, doubled up to 30 seconds.
+
+        `tend` is called about every `tend_s` seconds; what it raises is logged.
+        """
+        self._tend, self._tend_s, self._tend_at = tend, tend_s, time.monotonic() + tend_s
+        self._jobs: deque[Job] = deque()
         self._commit, self._batch_bytes, self._max_failed_bytes = commit, batch_bytes, max_failed_bytes
-        self._retry_s, self._pause_s = retry_s, 0.0
+        self._retry_s, self._pause_s, self._retry_at = retry_s, 0.0, 0.0
         self._pending = Pending()
         self._changed = threading.Condition()
         self._closing = self._busy = False
@@ -56,6 +91,20 @@ class Writer:
             number = self._pending.last_number
             return self._changed.wait_for(lambda: self._failing or self._pending.settled(number), timeout_s)
 
+    def run(self, call: Callable[[], Result]) -> Result:
+        """What `call` returns or raises, called on the writer's thread between two commits, also while writing fails.
+
+        Raises `StoreError` once closed. Not to be called from the writer's thread.
+        """
+        job = Job(call)
+        with self._changed:
+            if self._closing:
+                raise StoreError("the store is closed")
+            self._jobs.append(job)
+            self._changed.notify_all()
+        result: Result = job.future.result()
+        return result
+
     def close(self) -> None:
         """Try once more to commit everything and end the thread; events that still cannot be written are lost."""
         with self._changed:
@@ -76,6 +125,9 @@ class Writer:
         batch = self._next()
         if batch is None:
             return False
+        if isinstance(batch, Job):
+            batch.run()
+            return True
         try:
             self._commit(batch)
             written = True
@@ -91,19 +143,30 @@ class Writer:
             self._changed.notify_all()
         return True
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> Batch | Job | None:
         """Wait for work, and out the pause after a failure; None when closed and nothing is left to try."""
         with self._changed:
-            until = time.monotonic() + self._pause_s
-            while not self._closing:
-                left_s = until - time.monotonic()
-                if left_s <= 0 and not self._pending.settled(self._pending.last_number):
+            while not (self._jobs or self._closing):
+                now = time.monotonic()
+                if now >= self._tend_at:
+                    self._tend_at = now + self._tend_s
+                    return Job(self._tend_safely)
+                idle = self._pending.settled(self._pending.last_number)
+                if not idle and now >= self._retry_at:
                     break
-                self._changed.wait(left_s if left_s > 0 else None)
+                self._changed.wait((self._tend_at if idle else min(self._retry_at, self._tend_at)) - now)
+            if self._jobs:
+                return self._jobs.popleft()
             if self._pending.settled(self._pending.last_number):
                 return None
             self._busy = True
             return self._pending.take(self._batch_bytes)
+
+    def _tend_safely(self) -> None:
+        try:
+            self._tend()
+        except Exception as error:  # noqa: BLE001 - tried again the next time; serving goes on
+            self._report(error)
 
     def _succeeded(self, batch: Batch) -> None:
         self._pending.settle(batch)
@@ -114,11 +177,13 @@ class Writer:
 
     def _failed(self) -> None:
         self._pause_s = min(MAX_PAUSE_S, 2 * self._pause_s or self._retry_s)
+        self._retry_at = time.monotonic() + self._pause_s
         self._drop(all_of_them=self._closing)
 
     def _drop(self, *, all_of_them: bool = False) -> None:
         if all_of_them:
             self._pending.renewals.clear()
+            self._pending.links.clear()
         num_lost = self._pending.drop(-1 if all_of_them else self._max_failed_bytes)
         self.num_lost += num_lost
         if num_lost and "lost" not in self._reported:
