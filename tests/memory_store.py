@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from v14.store.contract import StoreStats
-from v14.types import Event, Trace
+from v14.types import Event, Link, Trace
 
 
 class MemoryStore:
@@ -15,6 +15,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, tuple[Event, Trace]]] = {}
+        self._links: dict[tuple[str, str, str, str], Link] = {}
         self.touched: list[str] = []
 
     def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
@@ -49,6 +50,21 @@ class MemoryStore:
     def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
         assert recalled_at <= time.time()
         self.touched.extend(ids)
+
+    def link(self, namespace: str, links: Sequence[Link]) -> None:
+        known = self._spaces.get(namespace, {}).keys()
+        for link in links:
+            if {link.source, link.target} <= known:
+                old = self._links.get((namespace, link.source, link.target, link.kind))
+                if old is None or old.weight < link.weight:
+                    self._links[namespace, link.source, link.target, link.kind] = link
+
+    def unlink(self, namespace: str, links: Sequence[Link]) -> None:
+        for link in links:
+            self._links.pop((namespace, link.source, link.target, link.kind), None)
+
+    def links(self, namespace: str) -> list[Link]:
+        return [link for key, link in sorted(self._links.items()) if key[0] == namespace]
 
     def stats(self) -> StoreStats:
         entries = [entry for space in self._spaces.values() for entry in space.values()]

@@ -12,7 +12,8 @@ from dataclasses import astuple, dataclass, fields
 AUDIT = """
 CREATE TABLE audit (
     at REAL NOT NULL, action TEXT NOT NULL, selection TEXT NOT NULL, namespace_digest TEXT NOT NULL,
-    num_events INTEGER NOT NULL, num_tokens INTEGER NOT NULL, requested_by TEXT NOT NULL
+    num_events INTEGER NOT NULL, num_tokens INTEGER NOT NULL, requested_by TEXT NOT NULL,
+    finished_at REAL NOT NULL
 )
 """
 
@@ -28,6 +29,7 @@ class Record:
 
     at: Unix seconds. action: forget, expire or evict. selection: the kind of selection that was asked for (event, chat,
     between, namespace, ttl …), without its value. requested_by: what the caller said of itself, such as a request id.
+    finished_at: when the last copy was gone from the files, too; 0.0 is not yet.
     """
 
     at: float
@@ -37,6 +39,7 @@ class Record:
     num_events: int
     num_tokens: int
     requested_by: str = ""
+    finished_at: float = 0.0
 
 
 def write_record(writer: sqlite3.Connection, record: Record) -> None:

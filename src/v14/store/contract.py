@@ -6,7 +6,7 @@ from typing import Protocol
 
 import torch
 
-from v14.types import Event, Trace
+from v14.types import Event, Link, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,18 @@ class Store(Protocol):
 
     def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
         """Note that events were recalled at a Unix time; like `put`, written in the background."""
+
+    def link(self, namespace: str, links: Sequence[Link]) -> None:
+        """Queue links for the background writer; of a link that is there, the larger weight counts.
+
+        One with an end that the namespace does not hold is passed over. Links go with either of their events.
+        """
+
+    def unlink(self, namespace: str, links: Sequence[Link]) -> None:
+        """Queue the removal of links, whatever their weights; unknown ones are passed over."""
+
+    def links(self, namespace: str) -> Sequence[Link]:
+        """All links of a namespace."""
 
     def stats(self) -> StoreStats:
         """Current sizes."""

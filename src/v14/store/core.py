@@ -11,12 +11,13 @@ import torch
 from v14.errors import StoreError, TraceCorruptError
 from v14.store.contract import StoreStats
 from v14.store.foundation import CatalogContract
+from v14.store.links import link_key, link_of
 from v14.store.pending import Batch, Key, Renewal, Waiting
 from v14.store.row import Row
 from v14.store.segments import Segments
 from v14.store.spec import Spec, check_dtypes
 from v14.store.writer import Writer
-from v14.types import Event, Trace
+from v14.types import Event, Link, Trace
 
 log = logging.getLogger("v14.store")
 
@@ -126,6 +127,29 @@ class CoreStore:
             for event_id in ids:
                 pending.renew((namespace, event_id), recalled_at=recalled_at)
 
+    def link(self, namespace: str, links: Sequence[Link]) -> None:
+        """Queue links for the writer; the larger weight counts. One with an end that is not held is passed over."""
+        known = self.has(namespace, {end for link in links for end in (link.source, link.target)})
+        with self._writer.pending() as pending:
+            for link in links:
+                if {link.source, link.target} <= known:
+                    pending.link(link_key(namespace, link), link.weight)
+
+    def unlink(self, namespace: str, links: Sequence[Link]) -> None:
+        """Queue the removal of links, whatever their weights; unknown ones are passed over."""
+        with self._writer.pending() as pending:
+            for link in links:
+                pending.link(link_key(namespace, link), None)
+
+    def links(self, namespace: str) -> Sequence[Link]:
+        """All links of a namespace, those that await their commit included."""
+        with self._writer.pending() as pending:
+            changes = {key: change for key, change in pending.links.items() if key[0] == namespace}
+        committed = self._catalog.links(namespace)
+        weights = {key: weight for key, weight in committed.items() if key not in changes}
+        weights |= {key: weight for key, change in changes.items() if (weight := change.over(committed.get(key)))}
+        return [link_of(key, weight) for key, weight in sorted(weights.items())]
+
     def stats(self) -> StoreStats:
         """Current sizes."""
         counts = self._counts().values()
@@ -174,7 +198,7 @@ class CoreStore:
                 Row.of(entry.event, Spec.of(entry.trace), name, stored_at=now, recalled_at=entry.recalled_at)
                 for entry in batch.events.values()
             ]
-        self._catalog.commit(rows, batch.renewals)
+        self._catalog.commit(rows, batch.renewals, batch.links)
         self._num_committed += bool(rows)
 
     def _find(self, namespace: str, event_id: str) -> Waiting | Row:

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from v14.store.audit import Record
-from v14.store.links import LinkKey
+from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key, Renewal
 from v14.store.policies import Policy
 from v14.store.row import Row
@@ -50,9 +50,9 @@ class CatalogContract(Protocol):
         """The audit record, oldest first."""
 
     def commit(
-        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, float | None] | None = None
+        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, LinkChange] | None = None
     ) -> None:
-        """Insert or replace rows, renew times, add links and remove those of weight None: all or nothing, durably."""
+        """Insert or replace rows, renew times, change links: all or nothing, durably."""
 
     def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
         """Delete rows and their links, let `moved` rows name their new segments, and note it: all or nothing."""
