@@ -1,10 +1,11 @@
 """Options of a V14 directory and the environment switches: read once, unknown or bad values are errors."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +19,9 @@ ENV_PREFIX = "SGLANG_V14_"
 
 Mode = Literal["off", "read", "write", "both"]
 """What one request does with the memory."""
+
+Policy = Literal["open", "keyed", "required"]
+"""Who says which namespace a request has (`v14.namespaces`)."""
 
 
 class Options(BaseModel):
@@ -65,6 +69,10 @@ class Switches:
     max_buffer_gb: float = 24.0
     profile: bool = False
     trace: bool = False
+    namespaces: Policy = "open"
+    keys: Path | None = None
+    namespace_header: str = "x-v14-namespace"
+    proxy_secret: Path | None = None
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Switches":
@@ -75,6 +83,10 @@ class Switches:
             "MAX_BUFFER_GB": ("max_buffer_gb", _positive),
             "PROFILE": ("profile", _flag),
             "TRACE": ("trace", _flag),
+            "NAMESPACES": ("namespaces", _policy),
+            "KEYS": ("keys", _file),
+            "NAMESPACE_HEADER": ("namespace_header", _header),
+            "PROXY_SECRET": ("proxy_secret", _file),
         }
         values: dict[str, Any] = {}
         for name, text in environ.items():
@@ -98,6 +110,22 @@ def _path(name: str, text: str) -> Path:
     if not text:
         raise OptionError(f"{name} is empty; give the directory of the store or unset it")
     return Path(text)
+
+
+def _policy(name: str, text: str) -> Policy:
+    if text not in get_args(Policy):
+        raise OptionError(f"{name}={text!r} is none of {', '.join(get_args(Policy))}")
+    return cast(Policy, text)
+
+
+def _file(name: str, text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _header(name: str, text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9-]+", text):
+        raise OptionError(f"{name}={text!r} is no name of a header: letters, digits and hyphens")
+    return text.lower()
 
 
 def _positive(name: str, text: str) -> float:

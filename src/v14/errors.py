@@ -39,3 +39,11 @@ class CheckError(V14Error):
 
 class EngineError(V14Error):
     """The installed engine is not one that the memory fits."""
+
+
+class RefusedError(V14Error):
+    """A request may not have the memory that it asks for; `status_code` is the HTTP status to answer with."""
+
+    def __init__(self, message: str, status_code: int) -> None:
+        super().__init__(message)
+        self.status_code = status_code

@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
@@ -22,9 +23,10 @@ from v14.config import Switches
 from v14.engram import compress
 from v14.errors import StoreError
 from v14.events.cut import UNWRITTEN_ROLES, Cut, Cutter
+from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
 from v14.recall.plan import make_plan
-from v14.recall.space import Space, Spaces
+from v14.recall.space import Reach, Space, Spaces
 from v14.reinstate.cost import CostBook, Way
 from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans
 from v14.reinstate.rotation import move_keys
@@ -36,7 +38,6 @@ from v14.types import Cue, Engram, Event, Plan, Span, Trace
 
 logger = logging.getLogger("v14")
 
-DEFAULT_NAMESPACE = "default"
 GIB = 2**30
 
 ReadKV = Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]
@@ -94,9 +95,9 @@ class Memory:
             raise StoreError(self.reason)
         return self._store
 
-    def session(self, namespace: str = DEFAULT_NAMESPACE) -> "Session":
-        """The view that a request of `namespace` has."""
-        return Session(self, namespace)
+    def session(self, namespace: str = DEFAULT_NAMESPACE, shared: Sequence[str] = ()) -> "Session":
+        """The view that a request of `namespace` has, which may read the namespaces `shared` as well."""
+        return Session(self, namespace, shared)
 
     def space(self, namespace: str) -> Space:
         """The events of a namespace and the index that votes on them. Raises `StoreError` when there is no store."""
@@ -139,33 +140,43 @@ class Memory:
 
 
 class Session:
-    """One namespace's view of a memory: nothing of another namespace can be reached through it."""
+    """What a request of one namespace sees of a memory: nothing of any other but the `shared` ones can be reached.
 
-    def __init__(self, memory: Memory, namespace: str) -> None:
+    It reads its own and the shared namespaces, in this order, and writes to its own.
+    """
+
+    def __init__(self, memory: Memory, namespace: str, shared: Sequence[str] = ()) -> None:
         self.memory = memory
         self.namespace = namespace
+        self.reads = tuple(dict.fromkeys((namespace, *shared)))
+
+    @property
+    def reach(self) -> Reach:
+        """The spaces that are read. Raises `StoreError` when there is no store."""
+        return Reach({namespace: self.memory.space(namespace) for namespace in self.reads})
 
     def layout(self, token_ids: Sequence[int]) -> Layout:
         """Where the new part of a prompt begins, and the spans that its chat's earlier turns stand behind."""
         new_start, prefixes = new_part(self.memory.cutter.turns.turns(token_ids), UNWRITTEN_ROLES)
         placements = self.memory.transcripts.find(self.namespace, token_ids, prefixes)
-        return Layout(new_start=new_start, placements=placements)
+        return Layout(new_start=new_start, placements=self.standing(placements))
 
     def is_empty(self) -> bool:
-        """Whether nothing is stored in this namespace."""
-        return not self.memory.space(self.namespace).events
+        """Whether nothing is stored that could be recalled."""
+        return not self.reach
 
     def plan(self, cue: Cue, token_ids: Sequence[int], layout: Layout, room_tokens: int | None = None) -> Plan:
-        """Votes of the namespace's events for the cue, cut to the options and to `room_tokens`."""
+        """Votes of the events that are read for the cue, cut to the options and to `room_tokens`."""
         options = self.memory.profile.options
         budget = options.recall_budget_tokens if room_tokens is None else min(options.recall_budget_tokens, room_tokens)
-        space = self.memory.space(self.namespace)
-        votes = space.votes(cue)
+        reach = self.reach
+        votes = reach.votes(cue)
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
-        plan = make_plan(candidates, space.lookup, options, token_ids, budget, order=space.index.order)
-        if plan.events:
-            self.memory.store.touch(self.namespace, [event.id for event in plan.events], time.time())
+        plan = make_plan(candidates, reach.lookup, options, token_ids, budget, order=reach.order)
+        for namespace in {event.namespace for event in plan.events}:
+            ids = [event.id for event in plan.events if event.namespace == namespace]
+            self.memory.store.touch(namespace, ids, time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
         if self.memory.switches.trace:
             recalled = [event.id for event in plan.events]
@@ -175,8 +186,14 @@ class Session:
         return plan
 
     def events(self, placement: Placement) -> Sequence[Event]:
-        """The events of a placement. Raises `KeyError` for one that is not in this namespace."""
-        return self.memory.space(self.namespace).lookup(placement.event_ids)
+        """The events of a placement. Raises `KeyError` for one that is not read."""
+        return self.reach.lookup(placement.event_ids)
+
+    def standing(self, placements: Iterable[Placement]) -> tuple[Placement, ...]:
+        """The placements as far as their events can be read: not forgotten meanwhile, nor shared no longer."""
+        reach = self.reach
+        known = [replace(p, event_ids=tuple(e for e in p.event_ids if e in reach)) for p in placements]
+        return tuple(placement for placement in known if placement.event_ids)
 
     def placed(self, layout: Layout, plan: Plan) -> tuple[Placement, ...]:
         """The layout's placements and, behind them, the plan's in front of the new part."""
@@ -186,13 +203,13 @@ class Session:
 
     def sequence(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> SpannedSequence:
         """The real token ids with the spans' ids in place."""
-        return with_spans(token_ids, placements, self.memory.space(self.namespace).lookup)
+        return with_spans(token_ids, placements, self.reach.lookup)
 
     def span(self, placement: Placement, position: int) -> Span:
         """Token ids, keys and values of a placement standing at `position`, on the CPU."""
         store = self.memory.store
         events = self.events(placement)
-        traces = [store.trace(self.namespace, event.id) for event in events]
+        traces = [store.trace(event.namespace, event.id) for event in events]
         return build_span(events, traces, self.memory.profile.geometry, position)
 
     def record(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> None:

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -53,6 +53,47 @@ class Space:
     def lookup(self, ids: Sequence[str]) -> list[Event]:
         """Events by id. Raises `KeyError` for one that is not here."""
         return [self.events[event_id] for event_id in ids]
+
+
+class Reach:
+    """The spaces that one request reads, seen as one: its own first, then shared ones.
+
+    What several of them hold is taken from the first: the id says that its text is the same.
+    """
+
+    def __init__(self, spaces: Mapping[str, Space]) -> None:
+        """`spaces` by namespace, in the order in which they are asked."""
+        self._spaces = spaces
+
+    def __len__(self) -> int:
+        """Number of events, what several spaces hold counted in each."""
+        return sum(len(space.events) for space in self._spaces.values())
+
+    def __contains__(self, event_id: str) -> bool:
+        """Whether an event is in one of the spaces."""
+        return any(event_id in space.events for space in self._spaces.values())
+
+    def lookup(self, ids: Sequence[str]) -> list[Event]:
+        """Events by id. Raises `KeyError` for one that is in none of the spaces."""
+        return [self._holder(event_id).events[event_id] for event_id in ids]
+
+    def order(self, event_id: str) -> int:
+        """Which of two events of one space came first."""
+        return self._holder(event_id).index.order(event_id)
+
+    def votes(self, cue: Cue) -> list[Vote]:
+        """The votes of all events, strongest first, each event once."""
+        found: dict[str, Vote] = {}
+        for space in self._spaces.values():
+            for vote in space.votes(cue):
+                found.setdefault(vote.event_id, vote)
+        return sorted(found.values(), key=lambda vote: -vote.value)
+
+    def _holder(self, event_id: str) -> Space:
+        for space in self._spaces.values():
+            if event_id in space.events:
+                return space
+        raise KeyError(f"none of the namespaces {', '.join(map(repr, self._spaces))} holds the event {event_id}")
 
 
 class Spaces:

@@ -1,13 +1,18 @@
 """The front, against an engine of a few lines: whose memory, which mode, and what goes before a request."""
 
 import asyncio
+import hashlib
 import json
 from types import SimpleNamespace
 
 import pytest
 
 from v14.engines.sglang.front import HEALTH_CHECK_RID, USER_ATTRIBUTE, Front
+from v14.engines.sglang.holding import Holding
 from v14.engines.sglang.ticket import KEY, Ticket, radix_key
+from v14.errors import RefusedError
+from v14.keys import Grant
+from v14.namespaces import Namespaces
 from v14.reinstate.transcripts import Placement
 
 PLACEMENTS = [{"index": 3, "event_ids": ("sha256:a", "sha256:b")}]
@@ -55,8 +60,16 @@ def probe_of(obj, rid, custom_params):
     return request_of(rid=rid, input_ids=obj.input_ids, sampling_params={"custom_params": custom_params})
 
 
-def front_of(namespaces=None, up=True):
-    return Front(namespaces or {}, lambda: up)
+def front_of(holding=(), up=True, namespaces=None):
+    return Front(Holding(holding), namespaces or Namespaces(), lambda: up)
+
+
+def keyed(**grants):
+    """A server on which the key "key of ann" grants what `ann` says."""
+    made = [
+        Grant(sha256=hashlib.sha256(f"key of {name}".encode()).hexdigest(), **grant) for name, grant in grants.items()
+    ]
+    return Namespaces("keyed", keys={grant.sha256: grant for grant in made})
 
 
 def run(front, engine, obj, headers=None):
@@ -175,11 +188,79 @@ def test_bad_headers_are_refused_by_name(headers):
         run(front_of(), Engine(), request_of(), headers)
 
 
+ANN = {"authorization": "Bearer key of ann"}
+
+
+def test_a_key_gives_the_namespace_and_the_user_field_does_not():
+    front, engine = front_of(namespaces=keyed(ann={"namespace": "ann", "shared": ("handbook",)})), Engine()
+    run(front, engine, request_of(**{USER_ATTRIBUTE: "bob"}), ANN)
+    assert (engine.seen[0].ticket.namespace, engine.seen[0].ticket.shared) == ("ann", ("handbook",))
+    assert engine.seen[0].extra_key == radix_key("ann", "both", None)
+
+
+def test_a_shared_namespace_that_holds_something_is_reason_to_probe():
+    namespaces = keyed(ann={"namespace": "ann", "shared": ("handbook",)})
+    front, engine = front_of(["handbook"], namespaces=namespaces), Engine(plan={})
+    run(front, engine, request_of(), ANN)
+    assert [s.ticket.operation for s in engine.seen] == ["probe", "serve"]
+    assert {s.extra_key for s in engine.seen[1:]} == {radix_key("ann", "both", None)}
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"image_data": ["x"]}, {"input_ids": [[1], [2]]}, {"session_params": {"id": "s"}}]
+)
+def test_without_a_key_nothing_is_served(fields):
+    engine = Engine()
+    with pytest.raises(RefusedError, match="API key is needed"):
+        run(front_of(namespaces=keyed(ann={"namespace": "ann"})), engine, request_of(**fields))
+    assert not engine.seen
+
+
+def test_a_session_could_be_anybodys():
+    engine = Engine()
+    with pytest.raises(RefusedError, match="sessions are not served"):
+        run(front_of(namespaces=keyed(ann={"namespace": "ann"})), engine, request_of(session_params={"id": "s"}), ANN)
+    assert not engine.seen
+
+
+def test_the_servers_own_requests_need_no_key_and_share_nothing():
+    front, engine = front_of(namespaces=keyed(ann={"namespace": "ann"})), Engine()
+    for _ in range(2):
+        run(front, engine, request_of(rid=f"{HEALTH_CHECK_RID}_1"))
+    assert [s.ticket for s in engine.seen] == [None, None]
+    assert len({s.extra_key for s in engine.seen}) == 2
+
+
+def test_the_cache_keys_of_a_batch_are_kept_apart_as_well():
+    """A client that guesses the key of another namespace gets one of its own."""
+    victims = radix_key("ann", "both", None)
+    engine = Engine()
+    run(front_of(), engine, request_of(input_ids=[[1], [2]], extra_key=[victims, victims]), {"x-v14-namespace": "bob"})
+    assert engine.seen[0].extra_key == [radix_key("bob", "off", victims)] * 2
+
+
+def test_names_are_bounded_and_none_that_holds_events_is_missed():
+    holding = Holding(["a"], max_names=3)
+    assert "a" in holding
+    assert "b" not in holding
+    for name in "bcd":
+        holding.add(name)
+    assert all(name in holding for name in ("a", "b", "never heard of"))
+    assert "anything" in Holding(None)
+
+
+def test_a_namespace_that_was_forgotten_is_not_probed():
+    holding = Holding(["a"])
+    holding.discard("a")
+    assert "a" not in holding
+
+
 def test_a_ticket_survives_its_journey():
     ticket = Ticket(
         operation="serve",
         namespace="n",
         mode="read",
+        shared=("s",),
         chat_id="c",
         max_new_tokens=7,
         placements=(Placement(index=1, event_ids=("a",)),),

@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from v14.config import Mode
+from v14.engines.sglang.holding import Holding
 from v14.engines.sglang.ticket import KEY, Operation, Ticket, radix_key
-from v14.memory import DEFAULT_NAMESPACE
+from v14.errors import RefusedError
+from v14.keys import MAX_NAMESPACE_CHARACTERS
+from v14.namespaces import DEFAULT_NAMESPACE, Access, Namespaces
 from v14.reinstate.transcripts import Placement
 
 logger = logging.getLogger("v14")
 
-NAMESPACE_HEADER = "x-v14-namespace"
 MODE_HEADER = "x-v14-memory"
 CHAT_HEADER = "x-v14-chat"
-MAX_NAMESPACE_CHARACTERS = 256
 HEALTH_CHECK_RID = "HEALTH_CHECK"
+OWN_REQUESTS = ("warm_up", "health_check")
+"""Why the server's own requests are served without memory."""
 USER_ATTRIBUTE = "v14_user"
 """Where the hook on the OpenAI routes leaves the `user` field for the front."""
 
@@ -38,39 +41,57 @@ class Admission:
 
     namespace: str
     mode: Mode
+    shared: tuple[str, ...] = ()
     chat_id: str = ""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The namespaces that events may be recalled from."""
+        return self.namespace, *self.shared
 
 
 class Front:
     """The memory's side of one TokenizerManager.
 
-    `namespaces` are the stored events by namespace, None where that cannot be known: then every namespace is probed.
-    `is_up` tells whether the server's own warm-up is over.
+    `holding` knows which namespaces are empty, `namespaces` whose memory a request has. `is_up` tells whether the
+    server's own warm-up is over.
     """
 
-    def __init__(self, namespaces: Mapping[str, int] | None, is_up: Callable[[], bool]) -> None:
+    def __init__(self, holding: Holding, namespaces: Namespaces, is_up: Callable[[], bool]) -> None:
         self.counters: Counter[str] = Counter()
-        self._probe_all = namespaces is None
-        self._may_hold = {name for name, count in (namespaces or {}).items() if count}
+        self.holding = holding
+        self.namespaces = namespaces
         self._is_up = is_up
 
     def admit(self, obj: Any, headers: Mapping[str, str]) -> Admission:
         """Namespace and mode of a request. Raises `ValueError`, which SGLang answers with 400."""
-        namespace = headers.get(NAMESPACE_HEADER) or getattr(obj, USER_ATTRIBUTE, None) or DEFAULT_NAMESPACE
-        if len(namespace) > MAX_NAMESPACE_CHARACTERS or not namespace.isprintable():
-            raise ValueError(
-                f"the namespace ({NAMESPACE_HEADER} header or `user` field) must be at most "
-                f"{MAX_NAMESPACE_CHARACTERS} printable characters"
-            )
+        reason = self._unserved(obj)
+        access = self._access(obj, headers, reason)
         mode = headers.get(MODE_HEADER, "both").lower()
         if mode not in get_args(Mode):
             raise ValueError(f"{MODE_HEADER}: {mode!r} is none of {', '.join(get_args(Mode))}")
-        reason = self._unserved(obj)
         if reason:
             self.counters[f"without_memory_{reason}"] += 1
             mode = "off"
         chat_id = re.sub(r"[^\x21-\x7e]", "", headers.get(CHAT_HEADER, ""))[:MAX_NAMESPACE_CHARACTERS]
-        return Admission(namespace=namespace, mode=cast(Mode, mode), chat_id=chat_id)
+        return Admission(namespace=access.own, mode=cast(Mode, mode), shared=access.shared, chat_id=chat_id)
+
+    def _access(self, obj: Any, headers: Mapping[str, str], reason: str) -> Access:
+        """Whose memory a request has. Raises `RefusedError`.
+
+        The server's own requests come without a key. Nothing is remembered of them, and no two of them share a prefix
+        cache, so that nobody who poses as one learns anything.
+        """
+        try:
+            access = self.namespaces.access(headers, getattr(obj, USER_ATTRIBUTE, None))
+        except RefusedError:
+            if reason in OWN_REQUESTS:
+                return Access(namespace=f"{DEFAULT_NAMESPACE}:{uuid.uuid4().hex}")
+            raise
+        if reason == "session" and self.namespaces.policy != "open":
+            # SGLang continues a session for whoever names it.
+            raise RefusedError("sessions are not served where namespaces are kept apart by key or proxy", 403)
+        return access
 
     def _unserved(self, obj: Any) -> str:
         """Why a request is served without memory, as a counter's name; empty when it is served with it."""
@@ -98,6 +119,7 @@ class Front:
             operation=operation,
             namespace=admission.namespace,
             mode=admission.mode,
+            shared=admission.shared,
             chat_id=admission.chat_id,
             max_new_tokens=int(obj.sampling_params.get("max_new_tokens") or 128),
             placements=placements,
@@ -110,15 +132,17 @@ class Front:
         admission = self.admit(obj, headers)
         _strip_client_ticket(obj)
         own_key = obj.extra_key
-        if isinstance(own_key, str) or own_key is None:
+        if isinstance(own_key, list):
+            obj.extra_key = [radix_key(admission.namespace, admission.mode, key) for key in own_key]
+        else:
             obj.extra_key = radix_key(admission.namespace, admission.mode, own_key)
         report: dict[str, Any] = {"namespace": admission.namespace, "memory": admission.mode, "recalled": []}
         if admission.mode != "off":
             obj.rid = obj.rid or uuid.uuid4().hex
-            if admission.mode != "write" and (self._probe_all or admission.namespace in self._may_hold):
+            if admission.mode != "write" and any(name in self.holding for name in admission.reads):
                 report |= await self._probe(original, make_probe, obj, admission)
             if admission.mode != "read":
-                self._may_hold.add(admission.namespace)
+                self.holding.add(admission.namespace)
             placements = tuple(Placement(**p) for p in report.pop("placements", ()))
             _set_ticket(obj, self.ticket(obj, admission, "serve", placements))
         async for output in original(obj, request):

@@ -66,9 +66,9 @@ class Runtime:
         while len(self._writes) > MAX_WRITES:
             self._writes.popleft()[1].result()
 
-    def settle(self, namespace: str) -> None:
-        """Wait for what was read in a namespace to be known there: not for the disk."""
-        mine = [write for of, write in self._writes if of == namespace]
+    def settle(self, *namespaces: str) -> None:
+        """Wait for what was read in these namespaces to be known there: not for the disk."""
+        mine = [write for of, write in self._writes if of in namespaces]
         if mine:
             mine[-1].result()
         while self._writes and self._writes[0][1].done():
@@ -86,10 +86,10 @@ class Runtime:
 
     def arrive(self, rid: str, ticket: Ticket, token_ids: "array[int]") -> "array[int]":
         """Open a reading for an arriving request; returns the token ids that the engine is to read."""
-        session = self.memory.session(ticket.namespace)
+        session = self.memory.session(ticket.namespace, ticket.shared)
         ids = tuple(token_ids)
         layout = session.layout(ids)
-        placements = ticket.placements if ticket.operation == "serve" else layout.placements
+        placements = session.standing(ticket.placements) if ticket.operation == "serve" else layout.placements
         sequence = session.sequence(ids, placements)
         if len(sequence.token_ids) + ticket.max_new_tokens >= self.scheduler.max_req_len:
             placements, sequence = (), session.sequence(ids, ())
@@ -157,7 +157,7 @@ class Runtime:
         started = time.perf_counter()
         if reading.cue_copied is not None:
             reading.cue_copied.synchronize()
-        self.settle(reading.session.namespace)
+        self.settle(*reading.session.reads)
         room = self.scheduler.max_req_len - len(reading.sequence.token_ids) - reading.ticket.max_new_tokens - 1
         plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
         vote_ms = (time.perf_counter() - started) * 1e3
@@ -175,6 +175,7 @@ class Runtime:
             "recalled": [
                 {
                     "id": event.id,
+                    "namespace": event.namespace,
                     "chat_id": event.chat_id,
                     "role": event.role,
                     "said_at": event.said_at,

@@ -43,6 +43,11 @@ CHECK_SERVER_ARGS = Seam(
     parameters=("self",),
     why="refusing server arguments before anything starts",
 )
+RUN_HTTP_SERVER = Seam(
+    target="sglang.srt.entrypoints.http_server._setup_and_run_http_server",
+    parameters=("server_args", "tokenizer_manager"),
+    why="refusing requests without a namespace at the door",
+)
 CONVERT_CHAT = Seam(
     target="sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._convert_to_internal_request",
     parameters=("self", "request", "raw_request"),

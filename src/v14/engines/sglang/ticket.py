@@ -22,12 +22,14 @@ Operation = Literal["probe", "serve"]
 class Ticket:
     """A probe reads the prompt to make a plan; the request itself is served with the plan's placements.
 
-    `max_new_tokens` of the real request bounds what the context has room for.
+    `namespace` is read and written, `shared` are read besides. `max_new_tokens` of the real request bounds what the
+    context has room for.
     """
 
     operation: Operation
     namespace: str
     mode: Mode
+    shared: tuple[str, ...] = ()
     chat_id: str = ""
     max_new_tokens: int = 0
     placements: tuple[Placement, ...] = ()
@@ -51,7 +53,7 @@ class Ticket:
         """The inverse of `dump`."""
         data = json.loads(text)
         placements = tuple(Placement(index=p["index"], event_ids=tuple(p["event_ids"])) for p in data.pop("placements"))
-        return cls(**data, placements=placements)
+        return cls(**{**data, "shared": tuple(data["shared"])}, placements=placements)
 
     @classmethod
     def of(cls, custom_params: Mapping[str, Any] | None) -> "Ticket | None":

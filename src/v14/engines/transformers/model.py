@@ -13,7 +13,8 @@ from v14.engines.transformers.generate import NO_PICTURES, Decision, check_mode,
 from v14.engines.transformers.mixers import Mixer
 from v14.engines.transformers.recording import watch
 from v14.errors import UnsupportedModelError
-from v14.memory import DEFAULT_NAMESPACE, Memory
+from v14.memory import Memory
+from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
 
 logger = logging.getLogger("v14")

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from v14.engines.sglang import seams
-from v14.engines.sglang.hooks import architecture, cost, front, observe, probe, requests, span, start, states
+from v14.engines.sglang.hooks import architecture, cost, front, observe, probe, requests, routes, span, start, states
 
 TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.PARSE_CONFIG, "after", architecture.serve_native),
     (seams.CHECK_SERVER_ARGS, "after", start.refuse_unserved),
     (seams.SCHEDULER_INIT, "after", start.open_memory),
+    (seams.RUN_HTTP_SERVER, "before", routes.add_routes),
     (seams.CONVERT_CHAT, "after", front.keep_user),
     (seams.CONVERT_COMPLETION, "after", front.keep_user),
     (seams.GENERATE_REQUEST, "around", front.generate_with_memory),

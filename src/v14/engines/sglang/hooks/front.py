@@ -12,8 +12,10 @@ from v14.config import Switches
 from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
+from v14.engines.sglang.holding import Holding
 from v14.engines.sglang.ticket import KEY
 from v14.errors import StoreError
+from v14.namespaces import Namespaces
 from v14.store.view import namespaces_on_disk
 
 logger = logging.getLogger("v14")
@@ -29,24 +31,25 @@ def keep_user(result: Any, serving: Any, request: Any, *args: Any, **kwargs: Any
     return result
 
 
-def _front(manager: Any) -> Front | None:
+def front_of(manager: Any) -> Front | None:
+    """The front of a TokenizerManager; None where the model has no memory."""
     if not hasattr(manager, FRONT_ATTRIBUTE):
         switches = Switches.read()
         front = None
         if switches.memory and is_v14_directory(manager.model_path):
             weights_id = load_profile(manager.model_path).weights_id
             try:
-                namespaces = namespaces_on_disk(switches.memory_home, weights_id)
+                holding = Holding(namespaces_on_disk(switches.memory_home, weights_id))
             except StoreError as error:
                 logger.warning("every namespace is probed: %s", error)
-                namespaces = None
-            front = Front(namespaces, lambda: _is_up(manager))
+                holding = Holding(None)
+            front = Front(holding, Namespaces.open(switches), lambda: is_up(manager))
         setattr(manager, FRONT_ATTRIBUTE, front)
     found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
     return found
 
 
-def _is_up(manager: Any) -> bool:
+def is_up(manager: Any) -> bool:
     """Whether requests are people's: an HTTP server starts with a warm-up of its own, an offline engine does not."""
     return http_server.get_global_state() is None or manager.server_status == ServerStatus.Up
 
@@ -55,7 +58,7 @@ async def generate_with_memory(
     original: Generate, manager: Any, obj: Any, request: Any = None
 ) -> AsyncIterator[dict[str, Any]]:
     """SGLang's `TokenizerManager.generate_request` with memory; other requests than generation pass through."""
-    front = _front(manager)
+    front = front_of(manager)
     headers: Mapping[str, str] = request.headers if request is not None else {}
 
     def bound(inner: Any, http_request: Any) -> AsyncIterator[dict[str, Any]]:
