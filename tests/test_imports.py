@@ -15,8 +15,9 @@ LEVELS = (
     {"profile"},
     {"memory"},
     {"engines.sglang", "engines.transformers", "engines", "upgrade"},
-    {"check"},
+    {"check", "doctor"},
     {"cli"},
+    {"__main__"},
 )
 ENGINES = {"engines.sglang", "engines.transformers"}
 ONLY_IN = {

@@ -17,6 +17,7 @@ from v14.types import Event, Trace
 FROZEN = {
     "upgrade": ["SRC", "OUT", "--link", "--calibration"],
     "check": ["DIRECTORY", "--url", "--seed", "--json", "--keep", "--server-arg"],
+    "doctor": ["DIRECTORY", "--json"],
     "store path": [],
     "store status": ["--json"],
     "store list": ["--json", "--namespace"],

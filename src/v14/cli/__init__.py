@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from v14.cli import check, store, upgrade, version
+from v14.cli import check, doctor, store, upgrade, version
 from v14.errors import V14Error
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.command("upgrade")(upgrade.upgrade)
 app.command("check")(check.check)
+app.command("doctor")(doctor.doctor)
 app.add_typer(store.app, name="store")
 app.command("version")(version.version)
 
