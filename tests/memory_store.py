@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from v14.store.changes import Changes
 from v14.store.contract import StoreStats
 from v14.types import Event, Link, Trace
 
@@ -34,6 +35,9 @@ class MemoryStore:
 
     def events(self, namespace: str) -> list[Event]:
         return sorted((event for event, _ in self._spaces.get(namespace, {}).values()), key=lambda e: e.said_at)
+
+    def changes(self, namespace: str, since: int) -> Changes:
+        return Changes(number=1, events=[] if since else self.events(namespace))
 
     def get(self, namespace: str, ids: Sequence[str]) -> list[Event]:
         return [self._spaces.get(namespace, {})[event_id][0] for event_id in ids]

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from v14.errors import OptionError
+from v14.home import Home, parse_home
 from v14.types import MAX_EVENT_TOKENS
 
 CONFIG_KEY = "v14"
@@ -65,7 +66,7 @@ class Switches:
     """The environment: every `SGLANG_V14_*` variable there is."""
 
     memory: bool = True
-    memory_home: Path = Path("/memory")
+    memory_home: Home = Path("/memory")
     max_buffer_gb: float = 24.0
     profile: bool = False
     trace: bool = False
@@ -79,7 +80,7 @@ class Switches:
         """Parse the environment; an unknown `SGLANG_V14_*` name or a bad value is an `OptionError`."""
         known = {
             "MEMORY": ("memory", _flag),
-            "MEMORY_HOME": ("memory_home", _path),
+            "MEMORY_HOME": ("memory_home", _home),
             "MAX_BUFFER_GB": ("max_buffer_gb", _positive),
             "PROFILE": ("profile", _flag),
             "TRACE": ("trace", _flag),
@@ -106,10 +107,13 @@ def _flag(name: str, text: str) -> bool:
     return text == "1"
 
 
-def _path(name: str, text: str) -> Path:
+def _home(name: str, text: str) -> Home:
     if not text:
         raise OptionError(f"{name} is empty; give the directory of the store or unset it")
-    return Path(text)
+    try:
+        return parse_home(text)
+    except OptionError as error:
+        raise OptionError(f"{name}: {error}") from error
 
 
 def _policy(name: str, text: str) -> Policy:

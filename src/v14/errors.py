@@ -29,6 +29,10 @@ class StoreVersionError(StoreError):
     """A file of the store was written by another format version."""
 
 
+class StoreUnavailableError(StoreError):
+    """The store, or a part of it, does not answer just now; it is asked again later."""
+
+
 class TraceCorruptError(StoreError):
     """A stored trace does not match its catalog row; that event is set aside and the rest serves."""
 

@@ -14,14 +14,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import torch
 
 from v14.config import Switches
 from v14.engram import compress
-from v14.errors import StoreError
+from v14.errors import StoreError, StoreUnavailableError
 from v14.events.cut import UNWRITTEN_ROLES, Cut, Cutter
 from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
@@ -33,7 +33,7 @@ from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
 from v14.reinstate.transcripts import Placement, Transcripts
 from v14.store.contract import Store
-from v14.store.directory import DirectoryStore
+from v14.store.opening import open_store
 from v14.types import Cue, Engram, Event, Plan, Span, Trace
 
 logger = logging.getLogger("v14")
@@ -75,7 +75,7 @@ class Memory:
         """
         if store is None:
             try:
-                store = DirectoryStore.open(switches.memory_home, profile.weights_id)
+                store = open_store(switches.memory_home, profile.weights_id)
             except StoreError as error:
                 logger.error("memory is off: %s", error)
                 memory = cls(profile, switches, None, str(error))
@@ -256,10 +256,13 @@ class Session:
         known = memory.store.has(self.namespace, [event.id for event, _ in traced])
         new = [(event, trace) for event, trace in traced if event.id not in known]
         if new:
-            space = memory.space(self.namespace)
+            space = None
+            with suppress(StoreUnavailableError):  # then it takes them in when it is read again
+                space = memory.space(self.namespace)
             memory.store.put(new)
+            memory.counters["events_stored"] += len(new)
             slots = memory.profile.voters.slots(memory.profile.geometry)
             for event, trace in new:
-                space.add(event, trace.keys[slots])
-            memory.counters["events_stored"] += len(new)
+                if space is not None:
+                    space.add(event, trace.keys[slots])
         return len(new)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from v14.config import Switches
-from v14.store import view
+from v14.store import looking as view
 
 app = typer.Typer(help="Where the memory lies and what is in it.", no_args_is_help=True)
 

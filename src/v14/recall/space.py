@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,12 +24,16 @@ MAX_SPACES = 10_000
 
 @dataclass(kw_only=True)
 class Space:
-    """Events by id, in order of insertion, and their index. Safe to use from several threads."""
+    """Events by id, in order of insertion, and their index. Safe to use from several threads.
+
+    `number` is that of the store up to which its changes are known here (`Store.changes`).
+    """
 
     index: Index
     geometry: Geometry
     voters: Voters
     events: dict[str, Event] = field(default_factory=dict)
+    number: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, event: Event, keys: torch.Tensor) -> None:
@@ -38,6 +42,13 @@ class Space:
         with self.lock:
             self.events[event.id] = event
             self.index.add(event.id, voter_view)
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Take out all events but these."""
+        with self.lock:
+            for event_id in self.events.keys() - ids:
+                del self.events[event_id]
+                self.index.remove(event_id)
 
     def votes(self, cue: Cue) -> list[Vote]:
         """The votes of all events, strongest first."""
@@ -116,11 +127,14 @@ class Spaces:
         self._lock = threading.RLock()
 
     def get(self, namespace: str) -> Space:
-        """The space of a namespace; events that cannot be read are counted, logged and left out."""
+        """The space of a namespace as the store has it now; events that cannot be read are counted and left out."""
         with self._lock:
             space = self._spaces.get(namespace)
             if space is None:
-                space = self._spaces[namespace] = self._read(namespace)
+                index = Index(self._geometry, self._voters)
+                space = Space(index=index, geometry=self._geometry, voters=self._voters)
+            self._follow(namespace, space)
+            self._spaces[namespace] = space
             self._spaces.move_to_end(namespace)
             size = space.num_bytes
             self._num_bytes += size - self._sizes.get(namespace, 0)
@@ -130,13 +144,20 @@ class Spaces:
                 self._num_bytes -= self._sizes.pop(dropped)
             return space
 
-    def _read(self, namespace: str) -> Space:
-        space = Space(index=Index(self._geometry, self._voters), geometry=self._geometry, voters=self._voters)
+    def _follow(self, namespace: str, space: Space) -> None:
+        """Take in what changed since the space was last asked for, whichever process changed it."""
+        changes = self._store.changes(namespace, space.number)
+        if changes.held is not None:
+            space.keep(changes.held)
         slots = self._voters.slots(self._geometry)
-        for event in self._store.events(namespace):
+        for event in changes.events:
+            if event.id in space.events:
+                continue
             try:
                 space.add(event, self._store.keys_of_layers(namespace, event.id, slots))
             except TraceCorruptError as error:
                 self.counters["corrupt_events"] += 1
                 logger.warning("event left out of the index: %s", error)
-        return space
+            except KeyError:  # forgotten since
+                continue
+        space.number = changes.number

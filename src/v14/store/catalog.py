@@ -10,6 +10,7 @@ from typing import Any
 
 from v14.errors import StoreError, StoreVersionError
 from v14.store.audit import AUDIT, Record, read_records, write_record
+from v14.store.changes import Changed
 from v14.store.layout import HOME_VARIABLE
 from v14.store.links import LINKS, LinkChange, LinkKey, cut_links, read_links, write_links
 from v14.store.pending import Key, Renewal
@@ -51,6 +52,9 @@ class Catalog:
         self._path = path
         self._reading, self._writing = threading.Lock(), threading.Lock()
         self._writer, self._reader = _connect(path), _connect(path)
+        # Of the last taking out of events, and by namespace: for those who follow, not kept for another process.
+        self._number = 1
+        self._taken: dict[str, int] = {}
         try:
             with self._errors():
                 self._prepare(weights_id, fsync)
@@ -138,6 +142,15 @@ class Catalog:
         with self._snapshot() as reader:
             return {name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")}
 
+    def changes(self, namespace: str, since: int) -> Changed:
+        """Everything for 0; after that, what was taken out by calls of this process, which alone writes."""
+        number = self._number
+        if since == 0:
+            return Changed(number=number, rows=self.rows(namespace))
+        if self._taken.get(namespace, 0) <= since:
+            return Changed(number=number)
+        return Changed(number=number, held=frozenset(row.id for row in self.rows(namespace)))
+
     def links(self, namespace: str) -> dict[LinkKey, float]:
         """Weights of the links of a namespace."""
         with self._snapshot() as reader:
@@ -181,6 +194,7 @@ class Catalog:
             cut_links(self._writer, keys)
             self._writer.executemany(move, ((row.segment, *row.key) for row in moved))
             write_record(self._writer, record)
+        self._took(namespace for namespace, _ in keys)
 
     def set_policy(self, namespace: str, policy: Policy) -> None:
         """Replace the policy of a namespace. Raises `StoreError`."""
@@ -192,12 +206,20 @@ class Catalog:
         sql = "UPDATE events SET corrupt = ? WHERE namespace = ? AND id = ? AND segment = ?"
         with self._writing, self._errors(), self._transaction():
             self._writer.execute(sql, (int(corrupt), *row.key, row.segment))
+        if corrupt:
+            self._took([row.namespace])
 
     def close(self) -> None:
         """Close both connections; further calls raise `StoreError`."""
         with self._writing, self._reading:
             self._reader.close()
             self._writer.close()
+
+    def _took(self, namespaces: Iterable[str]) -> None:
+        """Something was taken out; `changes` finds it under the number that it is asked for next."""
+        number = self._number + 1
+        self._taken.update(dict.fromkeys(namespaces, number))
+        self._number = number
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from v14.store.changes import Changes
 from v14.types import Event, Link, Trace
 
 
@@ -39,6 +40,12 @@ class Store(Protocol):
 
     def events(self, namespace: str) -> Sequence[Event]:
         """All events of a namespace, by `said_at`."""
+
+    def changes(self, namespace: str, since: int) -> Changes:
+        """What changed in a namespace since number `since`, that of an earlier call, by whomever; 0 is everything.
+
+        Quick where nothing changed: asked before every recall.
+        """
 
     def get(self, namespace: str, ids: Sequence[str]) -> Sequence[Event]:
         """Events by id, in the order asked; an unknown id raises `KeyError`."""

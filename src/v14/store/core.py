@@ -2,13 +2,14 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import torch
 
-from v14.errors import StoreError, TraceCorruptError
+from v14.errors import StoreError, StoreUnavailableError, TraceCorruptError
+from v14.store.changes import Changes
 from v14.store.contract import StoreStats
 from v14.store.foundation import CatalogContract
 from v14.store.links import link_key, link_of
@@ -54,7 +55,7 @@ class CoreStore:
         for event, trace in events:
             _check(event, trace)
         with self._writer.pending() as pending:
-            known = self._catalog.known((event.namespace, event.id) for event, _ in events)
+            known = self._known((event.namespace, event.id) for event, _ in events)
             for event, trace in events:
                 key = event.namespace, event.id
                 if key in known or key in pending.events:
@@ -82,6 +83,16 @@ class CoreStore:
                 found.append(_renewed(event, renewals.get(row.key)))
         return sorted([*found, *(entry.event for entry in waiting.values())], key=lambda event: event.said_at)
 
+    def changes(self, namespace: str, since: int) -> Changes:
+        """What changed in a namespace since number `since`, that of an earlier call; 0 is before everything."""
+        with self._writer.pending() as pending:
+            waiting = {key: entry.event for key, entry in pending.events.items() if key[0] == namespace}
+        changed = self._catalog.changes(namespace, since)
+        decoded = (self._decode(row) for row in changed.rows if row.key not in waiting)
+        events = [*(event for event in decoded if event is not None), *waiting.values()]
+        held = None if changed.held is None else changed.held | {event_id for _, event_id in waiting}
+        return Changes(number=changed.number, events=sorted(events, key=lambda event: event.said_at), held=held)
+
     def get(self, namespace: str, ids: Sequence[str]) -> Sequence[Event]:
         """Events by id, in the order asked; an unknown id raises `KeyError`."""
         with self._writer.pending() as pending:
@@ -100,7 +111,7 @@ class CoreStore:
         with self._writer.pending() as pending:
             waiting = {event_id for event_id in ids if (namespace, event_id) in pending.events}
         asked = ((namespace, event_id) for event_id in ids if event_id not in waiting)
-        return waiting | {event_id for _, event_id in self._catalog.known(asked)}
+        return waiting | {event_id for _, event_id in self._known(asked)}
 
     def trace(self, namespace: str, event_id: str) -> Trace:
         """The trace of an event, checked. Raises `KeyError`, or `TraceCorruptError` after setting the event aside."""
@@ -201,6 +212,13 @@ class CoreStore:
         self._catalog.commit(rows, batch.renewals, batch.links)
         self._num_committed += bool(rows)
 
+    def _known(self, keys: Iterable[Key]) -> set[Key]:
+        """Those that are committed. A catalog that does not answer knows none: an event put twice is stored once."""
+        try:
+            return self._catalog.known(keys)
+        except StoreUnavailableError:
+            return set()
+
     def _find(self, namespace: str, event_id: str) -> Waiting | Row:
         key = namespace, event_id
         with self._writer.pending() as pending:
@@ -224,10 +242,16 @@ class CoreStore:
         return self._segments.trace(row.segment, row.key, row.spec)
 
     def _checked(self, row: Row, read: Callable[[], Read]) -> Read:
-        """What `read` returns; where it finds damage, the event is set aside first."""
+        """What `read` returns; where it finds damage, the event is set aside first.
+
+        Where forgetting moved the trace to another segment meanwhile, nothing is damaged: that raises `StoreError`.
+        """
         try:
             return read()
         except TraceCorruptError as error:
+            now = self._catalog.row(row.key)
+            if now is None or now.segment != row.segment:
+                raise StoreError(f"event {row.id} was moved or forgotten while it was read; read it again") from error
             self._set_aside(row, error)
             raise
 

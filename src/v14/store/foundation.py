@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from v14.store.audit import Record
+from v14.store.changes import Changed
 from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key, Renewal
 from v14.store.policies import Policy
@@ -36,6 +37,12 @@ class CatalogContract(Protocol):
 
     def num_corrupt(self) -> int:
         """Number of events set aside."""
+
+    def changes(self, namespace: str, since: int) -> Changed:
+        """What changed in a namespace since number `since`, that of an earlier call; 0 is before everything.
+
+        Where one process writes, what it put after `since` need not be told: it has put it itself.
+        """
 
     def segments(self) -> set[str]:
         """Names of the segments that any row names."""

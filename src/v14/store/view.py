@@ -15,6 +15,11 @@ from v14.store.layout import Layout
 COUNTS = "SELECT namespace, count(*), sum(num_tokens) FROM events WHERE corrupt = 0 GROUP BY namespace"
 """Namespace, events, tokens."""
 
+EVENTS = (
+    "SELECT namespace, id, chat_id, role, said_at, recalled_at, num_tokens, token_ids FROM events WHERE corrupt = 0"
+)
+"""What an `EventView` shows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreView:
@@ -23,7 +28,7 @@ class StoreView:
     `namespaces` gives the number of events by namespace; `num_bytes` are the bytes of its segment files.
     """
 
-    path: Path
+    path: Path | str
     weights_id: str
     num_events: int
     num_tokens: int
@@ -81,18 +86,16 @@ def namespaces_on_disk(home: Path, weights_id: str) -> dict[str, int]:
 
 def events(home: Path, namespace: str | None = None) -> list[EventView]:
     """The events of every store below `home`, of one namespace or all, by `said_at`. Raises `StoreError`."""
-    sql = (
-        "SELECT namespace, id, chat_id, role, said_at, recalled_at, num_tokens, token_ids FROM events "
-        "WHERE corrupt = 0 AND (?1 IS NULL OR namespace = ?1)"
-    )
+    sql = f"{EVENTS} AND (?1 IS NULL OR namespace = ?1)"
     found = []
     for layout in _layouts(home):
         with _reading(layout) as (reader, weights_id):
-            found += [_event(weights_id, row) for row in reader.execute(sql, (namespace,))]
+            found += [event_view(weights_id, row) for row in reader.execute(sql, (namespace,))]
     return sorted(found, key=lambda event: event.said_at)
 
 
-def _event(weights_id: str, row: tuple[Any, ...]) -> EventView:
+def event_view(weights_id: str, row: tuple[Any, ...]) -> EventView:
+    """From a row of `EVENTS`."""
     namespace, event_id, chat_id, role, said_at, recalled_at, num_tokens, token_ids = row
     return EventView(
         weights_id=weights_id,

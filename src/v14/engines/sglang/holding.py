@@ -5,7 +5,7 @@ given up. Names are bounded, because anybody may make one: once there are too ma
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 MAX_NAMES = 100_000
 
@@ -13,8 +13,12 @@ MAX_NAMES = 100_000
 class Holding:
     """A set of names that errs on one side: it may say yes of an empty namespace, never no of one that holds events."""
 
-    def __init__(self, names: Iterable[str] | None, max_names: int = MAX_NAMES) -> None:
-        """`names` hold events already; None where that cannot be known, and then every namespace may."""
+    def __init__(self, names: Iterable[str] | None, max_names: int = MAX_NAMES, elsewhere: Container[str] = ()) -> None:
+        """`names` hold events already; None where that cannot be known, and then every namespace may.
+
+        `elsewhere` are those that other servers write to, as far as they are heard of.
+        """
+        self._elsewhere = elsewhere
         self._names: OrderedDict[str, None] = OrderedDict()
         self._max_names = max_names
         self._is_complete = names is not None
@@ -35,4 +39,4 @@ class Holding:
 
     def __contains__(self, name: str) -> bool:
         """Whether a namespace may hold something."""
-        return not self._is_complete or name in self._names
+        return not self._is_complete or name in self._names or name in self._elsewhere

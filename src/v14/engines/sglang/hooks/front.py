@@ -15,7 +15,9 @@ from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
 from v14.engines.sglang.holding import Holding
 from v14.engines.sglang.ticket import KEY
 from v14.errors import StoreError
+from v14.home import Home, SharedHome
 from v14.namespaces import Namespaces
+from v14.store.opening import shared_names
 from v14.store.view import namespaces_on_disk
 
 logger = logging.getLogger("v14")
@@ -39,7 +41,7 @@ def front_of(manager: Any) -> Front | None:
         if switches.memory and is_v14_directory(manager.model_path):
             weights_id = load_profile(manager.model_path).weights_id
             try:
-                holding = Holding(namespaces_on_disk(switches.memory_home, weights_id))
+                holding = _holding(switches.memory_home, weights_id)
             except StoreError as error:
                 logger.warning("every namespace is probed: %s", error)
                 holding = Holding(None)
@@ -47,6 +49,13 @@ def front_of(manager: Any) -> Front | None:
         setattr(manager, FRONT_ATTRIBUTE, front)
     found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
     return found
+
+
+def _holding(home: Home, weights_id: str) -> Holding:
+    """What holds something now and, where several servers write, from now on. Raises `StoreError`."""
+    if isinstance(home, SharedHome):
+        return Holding((), elsewhere=shared_names(home, weights_id))
+    return Holding(namespaces_on_disk(home, weights_id))
 
 
 def is_up(manager: Any) -> bool:

@@ -1,0 +1,320 @@
+"""The shared catalog: what `v14.store.foundation.CatalogContract` promises, in PostgreSQL, for several writers.
+
+Who puts an event that another writer put first adds its times and nothing else: the first trace stays.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, fields
+from typing import Any
+
+from psycopg import sql
+from psycopg.rows import TupleRow
+
+from v14.errors import StoreError
+from v14.store.audit import Record, namespace_digest
+from v14.store.changes import Changed
+from v14.store.links import LinkChange, LinkKey
+from v14.store.pending import Key, Renewal
+from v14.store.policies import Policy
+from v14.store.row import Row
+from v14.store.shared.connection import Plain, Wire
+from v14.store.shared.listener import Latest, payload
+
+NAMES = [field.name for field in fields(Row)]
+COLUMNS = sql.SQL(", ").join(map(sql.Identifier, NAMES))
+KEYS = sql.SQL("SELECT * FROM unnest(%(namespaces)s::text[], %(ids)s::text[]) AS asked (namespace, id)")
+
+
+class SharedCatalog:
+    """Rows of one schema: one connection for reading, one for writing."""
+
+    def __init__(self, reader: Wire, writer: Wire, latest: Latest, channel: str) -> None:
+        """`latest` says what changed since when, as far as it was told; changes made here are told on `channel`."""
+        self._reader, self._writer, self._latest, self._channel = reader, writer, latest, channel
+
+    def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
+        """The row of an event, or None; of one set aside only where `corrupt`."""
+        found = self._rows("namespace = %s AND id = %s AND corrupt <= %s", (*key, int(corrupt)))
+        return found[0] if found else None
+
+    def rows(self, namespace: str) -> list[Row]:
+        """Rows of a namespace that are not set aside, in the order of their commits."""
+        return self._rows("namespace = %s AND corrupt = 0 ORDER BY position", (namespace,))
+
+    def all_keys(self) -> list[Key]:
+        """Keys of all rows, those set aside included."""
+        return [(namespace, event_id) for namespace, event_id in self._read("SELECT namespace, id FROM events")]
+
+    def known(self, keys: Iterable[Key]) -> set[Key]:
+        """Those of `keys` that have a row which is not set aside."""
+        query = sql.SQL("SELECT namespace, id FROM events JOIN ({}) AS k USING (namespace, id) WHERE corrupt = 0")
+        return {(namespace, event_id) for namespace, event_id in self._read(query.format(KEYS), _asked(keys))}
+
+    def counts(self, without: Collection[Key]) -> dict[str, tuple[int, int]]:
+        """Events and tokens by namespace; rows of the keys `without` are not counted, nor those set aside."""
+        query = sql.SQL(
+            "SELECT namespace, count(*), sum(num_tokens) FROM events "
+            "WHERE corrupt = 0 AND (namespace, id) NOT IN ({}) GROUP BY namespace"
+        ).format(KEYS)
+        return {namespace: (events, int(tokens)) for namespace, events, tokens in self._read(query, _asked(without))}
+
+    def num_corrupt(self) -> int:
+        """Number of events set aside."""
+        return int(self._read("SELECT count(*) FROM events WHERE corrupt = 1")[0][0])
+
+    def segments(self) -> set[str]:
+        """Names of the segments that any row names."""
+        return {name for (name,) in self._read("SELECT DISTINCT segment FROM events")}
+
+    def segment_bytes(self) -> int:
+        """Bytes of all segments that rows name."""
+        return int(self._read("SELECT coalesce(sum(num_bytes), 0) FROM segments WHERE state = 'held'")[0][0])
+
+    def links(self, namespace: str) -> dict[LinkKey, float]:
+        """Weights of the links of a namespace."""
+        found = self._read("SELECT source, target, kind, weight FROM links WHERE namespace = %s", (namespace,))
+        return {(namespace, source, target, kind): weight for source, target, kind, weight in found}
+
+    def policies(self) -> dict[str, Policy]:
+        """Policies by namespace; most namespaces have none."""
+        found = self._read("SELECT namespace, ttl_s, max_bytes FROM policies ORDER BY namespace")
+        return {namespace: Policy(ttl_s=ttl_s, max_bytes=max_bytes) for namespace, ttl_s, max_bytes in found}
+
+    def audit(self) -> list[Record]:
+        """The audit record, oldest first."""
+        names = [field.name for field in fields(Record)]
+        query = sql.SQL("SELECT {} FROM audit ORDER BY position").format(_columns(names))
+        return [Record(**dict(zip(names, values, strict=True))) for values in self._read(query)]
+
+    def changes(self, namespace: str, since: int) -> Changed:
+        """What other calls of any server changed in a namespace after commit `since`; 0 is before everything.
+
+        Costs nothing where the listener knows of no change.
+        """
+        if since and self._latest.is_unchanged(namespace, since):
+            return Changed(number=since)
+
+        def work(connection: Plain) -> Changed:
+            # The number first: what is committed between the two statements is then told twice, never not at all.
+            ((number,),) = connection.execute("SELECT commits FROM store").fetchall()
+            where = "namespace = %s AND corrupt = 0 AND commit_no > %s ORDER BY position"
+            rows = _select(connection, where, (namespace, since))
+            digest = namespace_digest(namespace)
+            taken = connection.execute("SELECT 1 FROM marks WHERE digest = %s AND removed > %s", (digest, since))
+            held = None
+            if since and taken.fetchone():
+                ids = connection.execute("SELECT id FROM events WHERE namespace = %s AND corrupt = 0", (namespace,))
+                held = frozenset(event_id for (event_id,) in ids)
+            return Changed(number=number, rows=rows, held=held)
+
+        return self._reader.run(work, again=True)
+
+    def announce(self, segment: str, num_bytes: int) -> None:
+        """Note that a segment is about to be written, so that it is deleted should its rows never come."""
+        query = "INSERT INTO segments (name, state, num_bytes) VALUES (%s, 'written', %s)"
+        self._writer.run(lambda connection: connection.execute(query, (segment, num_bytes)), again=True)
+
+    def commit(
+        self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, LinkChange] | None = None
+    ) -> None:
+        """Insert rows, renew times, change links, all in one transaction. Raises `StoreError`."""
+        rows, links = list(rows), links or {}
+        self._writer.run(lambda connection: self._commit(connection, rows, renewals, links))
+
+    def _commit(
+        self, connection: Plain, rows: Sequence[Row], renewals: Mapping[Key, Renewal],
+        links: Mapping[LinkKey, LinkChange],
+    ) -> None:  # fmt: skip
+        with connection.transaction(), connection.cursor() as cursor:
+            number = _next_number(connection)
+            _hold(connection, {row.segment for row in rows})
+            cursor.executemany(
+                "DELETE FROM events WHERE namespace = %s AND id = %s AND corrupt = 1", [row.key for row in rows]
+            )
+            insert = sql.SQL(
+                "INSERT INTO events ({}, commit_no) VALUES ({}) ON CONFLICT (namespace, id) DO UPDATE SET "
+                "said_at = greatest(events.said_at, excluded.said_at), "
+                "recalled_at = greatest(events.recalled_at, excluded.recalled_at)"
+            ).format(COLUMNS, sql.SQL(", ").join([sql.Placeholder()] * (len(NAMES) + 1)))
+            cursor.executemany(insert, [(*astuple(row), number) for row in rows])
+            cursor.executemany(
+                "UPDATE events SET said_at = greatest(said_at, %s), recalled_at = greatest(recalled_at, %s) "
+                "WHERE namespace = %s AND id = %s",
+                [(renewal.said_at, renewal.recalled_at, *key) for key, renewal in renewals.items()],
+            )
+            _write_links(connection, links)
+            self._tell(connection, number, {row.namespace for row in rows} | {key[0] for key in links})
+
+    def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
+        """Delete rows and their links, let `moved` rows name their new segments, and note it, in one transaction.
+
+        The segments that held them are doomed. Raises `StoreError`, also where another server forgot one of `moved`
+        meanwhile: its trace lies in the new segment, which must then never be used.
+        """
+        keys, moved = list(keys), list(moved)
+        self._writer.run(lambda connection: self._forget(connection, keys, moved, record))
+
+    def _forget(self, connection: Plain, keys: Sequence[Key], moved: Sequence[Row], record: Record) -> None:
+        with connection.transaction(), connection.cursor() as cursor:
+            number = _next_number(connection)
+            _hold(connection, {row.segment for row in moved})
+            query = sql.SQL(
+                "DELETE FROM events USING ({}) AS k WHERE (events.namespace, events.id) = (k.namespace, k.id)"
+            )
+            connection.execute(query.format(KEYS), _asked(keys))
+            _cut_links(connection, keys)
+            for row in moved:
+                cursor.execute(
+                    "UPDATE events SET segment = %s WHERE namespace = %s AND id = %s", (row.segment, *row.key)
+                )
+                if not cursor.rowcount:
+                    raise StoreError("another server forgot events meanwhile; forget again")
+            _doom_unnamed(connection)
+            _insert(connection, "audit", record)
+            self._tell(connection, number, {namespace for namespace, _ in keys}, removing=True)
+
+    def set_policy(self, namespace: str, policy: Policy) -> None:
+        """Replace the policy of a namespace; one without limits removes it. Raises `StoreError`."""
+
+        def work(connection: Plain) -> None:
+            with connection.transaction():
+                connection.execute("DELETE FROM policies WHERE namespace = %s", (namespace,))
+                if policy != Policy():
+                    values = (namespace, policy.ttl_s, policy.max_bytes)
+                    connection.execute("INSERT INTO policies VALUES (%s, %s, %s)", values)
+
+        self._writer.run(work)
+
+    def mark(self, row: Row, *, corrupt: bool) -> None:
+        """Set an event aside or take it back, unless it was stored anew meanwhile. Raises `StoreError`."""
+
+        def work(connection: Plain) -> None:
+            with connection.transaction():
+                number = _next_number(connection)
+                connection.execute(
+                    "UPDATE events SET corrupt = %s, commit_no = %s WHERE namespace = %s AND id = %s AND segment = %s",
+                    (int(corrupt), number, *row.key, row.segment),
+                )
+                self._tell(connection, number, {row.namespace}, removing=corrupt)
+
+        self._writer.run(work)
+
+    def doomed(self, grace_s: float) -> list[str]:
+        """Names of segments to delete: of forgotten events, and announced over `grace_s` seconds ago without rows.
+
+        A writer whose announced segment is doomed cannot commit it any more, however long it was stopped.
+        """
+
+        def work(connection: Plain) -> list[str]:
+            with connection.transaction():
+                late = "state = 'written' AND at < now() - make_interval(secs => %s)"
+                connection.execute(f"UPDATE segments SET state = 'doomed' WHERE {late}".encode(), (grace_s,))
+                _doom_unnamed(connection)
+                return [name for (name,) in connection.execute("SELECT name FROM segments WHERE state = 'doomed'")]
+
+        return self._writer.run(work)
+
+    def deleted(self, names: Sequence[str]) -> None:
+        """Note that doomed segments are gone."""
+        query = "DELETE FROM segments WHERE state = 'doomed' AND name = ANY(%s)"
+        self._writer.run(lambda connection: connection.execute(query, (list(names),)))
+
+    def recorded(self) -> set[str]:
+        """Names of all segments that are held, announced or doomed."""
+        return {name for (name,) in self._read("SELECT name FROM segments")}
+
+    def close(self) -> None:
+        """Close both connections; further calls raise `StoreError`."""
+        self._reader.close()
+        self._writer.close()
+
+    def _tell(self, connection: Plain, number: int, namespaces: Collection[str], *, removing: bool = False) -> None:
+        """Announce what commit `number` changes; others hear of it when, and only if, it is committed."""
+        digests = sorted(map(namespace_digest, namespaces))
+        if removing:
+            connection.execute(
+                "INSERT INTO marks SELECT unnest(%s::text[]), %s "
+                "ON CONFLICT (digest) DO UPDATE SET removed = excluded.removed",
+                (digests, number),
+            )
+        if digests:
+            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, payload(number, digests)))
+
+    def _rows(self, where: str, values: Sequence[Any]) -> list[Row]:
+        return self._reader.run(lambda connection: _select(connection, where, values), again=True)
+
+    def _read(self, query: str | sql.Composed, values: Any = None) -> list[TupleRow]:
+        text = query.encode() if isinstance(query, str) else query
+        return self._reader.run(lambda connection: connection.execute(text, values).fetchall(), again=True)
+
+
+def _next_number(connection: Plain) -> int:
+    ((number,),) = connection.execute("UPDATE store SET commits = commits + 1 RETURNING commits").fetchall()
+    return int(number)
+
+
+def _select(connection: Plain, where: str, values: Sequence[Any]) -> list[Row]:
+    query = sql.SQL("SELECT {} FROM events WHERE ").format(COLUMNS).as_bytes(connection) + where.encode()
+    return [Row(**dict(zip(NAMES, found, strict=True))) for found in connection.execute(query, values)]
+
+
+def _asked(keys: Iterable[Key]) -> dict[str, list[str]]:
+    asked = list(keys)
+    return {"namespaces": [namespace for namespace, _ in asked], "ids": [event_id for _, event_id in asked]}
+
+
+def _columns(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _insert(connection: Plain, table: str, value: Record) -> None:
+    names = [field.name for field in fields(value)]
+    query = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+        sql.Identifier(table), _columns(names), sql.SQL(", ").join([sql.Placeholder()] * len(names))
+    )
+    connection.execute(query, astuple(value))
+
+
+def _hold(connection: Plain, names: Collection[str]) -> None:
+    """Announced segments get their rows. Raises `StoreError` where one was doomed meanwhile."""
+    held = connection.execute(
+        "UPDATE segments SET state = 'held' WHERE state = 'written' AND name = ANY(%s)", (list(names),)
+    )
+    if held.rowcount != len(names):
+        raise StoreError("a segment was written too long ago and has been collected; it is written again")
+
+
+def _doom_unnamed(connection: Plain) -> None:
+    """Doom held segments that no row names any more. No row ever names one again: names are used once."""
+    connection.execute(
+        "UPDATE segments SET state = 'doomed' WHERE state = 'held' "
+        "AND NOT EXISTS (SELECT 1 FROM events WHERE events.segment = segments.name)"
+    )
+
+
+def _write_links(connection: Plain, changes: Mapping[LinkKey, LinkChange]) -> None:
+    """Make the changes. A link with an end that has no row is passed over."""
+    for key, change in changes.items():
+        if change.afresh:
+            connection.execute(
+                "DELETE FROM links WHERE namespace = %s AND source = %s AND target = %s AND kind = %s", key
+            )
+        if change.weight is not None:
+            connection.execute(
+                "INSERT INTO links AS old SELECT n, s, t, k, w FROM (VALUES (%s::text, %s::text, %s::text, %s::text, "
+                "%s::double precision)) AS new (n, s, t, k, w) "
+                "WHERE EXISTS (SELECT 1 FROM events WHERE namespace = n AND id = s) "
+                "AND EXISTS (SELECT 1 FROM events WHERE namespace = n AND id = t) "
+                "ON CONFLICT (namespace, source, target, kind) DO UPDATE SET "
+                "weight = greatest(old.weight, excluded.weight)",
+                (*key, change.weight),
+            )
+
+
+def _cut_links(connection: Plain, keys: Iterable[Key]) -> None:
+    """Remove every link with an end among `keys`."""
+    query = sql.SQL(
+        "DELETE FROM links USING ({}) AS k "
+        "WHERE links.namespace = k.namespace AND (links.source = k.id OR links.target = k.id)"
+    )
+    connection.execute(query.format(KEYS), _asked(keys))

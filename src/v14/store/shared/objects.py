@@ -1,0 +1,140 @@
+"""Blobs as objects of an S3-compatible store, read by byte range."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import obstore
+import torch
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import ObjectStore, S3Store
+from safetensors.torch import save
+
+from v14.errors import StoreUnavailableError, TraceCorruptError
+from v14.home import SharedHome
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+MARKER = "store"
+"""Name of an object that is there as long as the store is: a segment that is missing beside it is really missing."""
+
+
+class Register(Protocol):
+    """Who knows of every object, so that none is left behind."""
+
+    def announce(self, segment: str, num_bytes: int) -> None:
+        """An object is about to be written."""
+
+    def deleted(self, names: Sequence[str]) -> None:
+        """Objects are gone."""
+
+    def segment_bytes(self) -> int:
+        """Bytes of all objects together."""
+
+
+COALESCE_BYTES = 256 << 10
+"""Ranges closer than this are read in one request: about what a store sends in the time that a request takes."""
+
+
+def connect(home: SharedHome, directory: str) -> S3Store:
+    """The objects below `directory` of a home; nothing is asked yet. Credentials are those of the AWS variables."""
+    endpoint = home.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    config: S3Config = {}
+    if endpoint:
+        config["endpoint"] = endpoint
+    if home.region:
+        config["region"] = home.region
+    return S3Store(
+        home.bucket,
+        prefix="/".join(filter(None, (home.prefix, directory))),
+        config=config,
+        client_options={"timeout": "60s", "connect_timeout": "5s", "allow_http": endpoint.startswith("http://")},
+        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=15)},
+    )
+
+
+class ObjectBlobs:
+    """See `v14.store.foundation.Blobs`."""
+
+    def __init__(self, store: ObjectStore, address: str, register: Register) -> None:
+        """`address` is the URL of the objects, for messages."""
+        self._store, self._address, self._register = store, address, register
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all objects that rows name."""
+        return self._register.segment_bytes()
+
+    def where(self, name: str) -> str:
+        """The object's URL."""
+        return f"{self._address}/{name}"
+
+    def mark(self) -> None:
+        """Write the marker. Raises `StoreUnavailableError`."""
+        with self._errors(MARKER):
+            obstore.put(self._store, MARKER, b"")
+
+    def write(self, name: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+        """Write an object, announced first. Raises `StoreError`."""
+        data = save(dict(tensors), dict(metadata))
+        self._register.announce(name, len(data))
+        with self._errors(name):
+            obstore.put(self._store, name, data)
+
+    def read(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[memoryview]:
+        """Byte ranges of an object; neighbours are asked for together. Raises as the contract says."""
+        starts, ends = zip(*ranges, strict=True) if ranges else ((), ())
+        try:
+            with self._errors(name):
+                found = obstore.get_ranges(self._store, name, starts=starts, ends=ends, coalesce=COALESCE_BYTES)
+        except StoreUnavailableError as error:
+            if isinstance(error.__cause__, NotFoundError) and self._is_there(MARKER):
+                raise TraceCorruptError(f"{self.where(name)} is missing; its events are set aside") from error
+            raise
+        return [memoryview(part) for part in found]
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete objects. Raises `StoreError`."""
+        names = sorted(names)
+        if names:
+            with self._errors(names[0]):
+                obstore.delete(self._store, names)
+            self._register.deleted(names)
+
+    def list(self) -> Mapping[str, int]:
+        """Bytes by name. Raises `StoreUnavailableError`."""
+        return {name: num_bytes for name, num_bytes, _ in self._all()}
+
+    def older_than(self, age_s: float) -> set[str]:
+        """Names of the objects written over `age_s` seconds ago. Raises `StoreUnavailableError`."""
+        latest = datetime.now(UTC) - timedelta(seconds=age_s)
+        return {name for name, _, written_at in self._all() if written_at <= latest}
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _all(self) -> Iterator[tuple[str, int, datetime]]:
+        with self._errors(""):
+            for page in obstore.list(self._store):
+                yield from (
+                    (meta["path"], meta["size"], meta["last_modified"]) for meta in page if meta["path"] != MARKER
+                )
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            with self._errors(name):
+                obstore.head(self._store, name)
+        except StoreUnavailableError:
+            return False
+        return True
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseError as error:
+            line = str(error).split("\n\nDebug source")[0]
+            raise StoreUnavailableError(f"{self.where(name)} is not to be had: {' '.join(line.split())}") from error

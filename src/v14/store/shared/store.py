@@ -1,0 +1,100 @@
+"""Opening a shared store, and what only it has to do: hearing of other servers, and collecting what nobody needs."""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+
+import psycopg
+
+from v14.errors import StoreError, StoreUnavailableError
+from v14.home import SharedHome
+from v14.store.core import BATCH_BYTES, MAX_FAILED_BYTES, RETRY_S, CoreStore
+from v14.store.layout import SEGMENT_SUFFIX
+from v14.store.segments import Segments
+from v14.store.shared import objects
+from v14.store.shared.catalog import SharedCatalog
+from v14.store.shared.connection import Wire, connect
+from v14.store.shared.listener import Latest, Listener
+from v14.store.shared.objects import ObjectBlobs
+from v14.store.shared.schema import prepare, schema_of
+
+log = logging.getLogger("v14.store")
+
+GRACE_S = 3600.0
+"""How old a segment without rows has to be to count as left behind."""
+
+
+class SharedStore(CoreStore):
+    """The store of one set of weights that several servers read and write at once."""
+
+    def __init__(
+        self, home: SharedHome, catalog: SharedCatalog, blobs: ObjectBlobs, listener: Listener, weights_id: str, *,
+        clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float,
+    ) -> None:  # fmt: skip
+        """Use `open`."""
+        self.home, self._shared, self._blobs, self._listener = home, catalog, blobs, listener
+        # A name is used for one try to commit: whether an earlier one came true is nobody's guess.
+        super().__init__(
+            catalog, Segments(blobs, weights_id), name=lambda _: f"{uuid.uuid4().hex}{SEGMENT_SUFFIX}",
+            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+        )  # fmt: skip
+
+    @classmethod
+    def open(
+        cls, home: SharedHome, weights_id: str, *, clock: Callable[[], float] = time.time,
+        batch_bytes: int = BATCH_BYTES, max_failed_bytes: int = MAX_FAILED_BYTES, retry_s: float = RETRY_S,
+    ) -> "SharedStore":  # fmt: skip
+        """Open or create the store of `weights_id`. Arguments are those of `DirectoryStore.open`.
+
+        Raises `StoreError` where database or objects cannot be reached or written, `StoreVersionError` for a catalog of
+        another format, other weights or other segments.
+        """
+        schema = schema_of(weights_id)
+        try:
+            with connect(home.conninfo, schema) as connection:
+                prepare(connection, weights_id, home.segments)
+            blobs = objects.connect(home, schema)
+        except (psycopg.Error, ValueError) as error:
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"the shared store {home} cannot be opened: {' '.join(str(error).split())}") from error
+        latest = Latest()
+        reader = Wire(lambda: connect(home.conninfo, schema), may_open=lambda: not latest.is_cut_off)
+        writer = Wire(lambda: connect(home.conninfo, schema))
+        catalog = SharedCatalog(reader, writer, latest, schema)
+        segments = ObjectBlobs(blobs, f"{home.segments}/{schema}", catalog)
+        try:
+            segments.mark()
+        except StoreUnavailableError as error:
+            catalog.close()
+            raise StoreError(f"the shared store {home} cannot be opened: {error}") from error
+        listener = Listener(
+            lambda: connect(home.conninfo, schema), schema,
+            caught_up=lambda connection: latest.listening(_number(connection)), heard=latest.hear, lost=latest.lost,
+        )  # fmt: skip
+        return cls(
+            home, catalog, segments, listener, weights_id,
+            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+        )  # fmt: skip
+
+    def collect(self, grace_s: float = GRACE_S) -> int:
+        """Delete segments that no row names or will name, whichever server left them; how many.
+
+        Any number of servers may do so at once. Raises `StoreError`.
+        """
+        names = set(self._shared.doomed(grace_s))
+        # Written after they were doomed, by a writer that was stopped in between.
+        names |= self._blobs.older_than(grace_s) - self._shared.recorded()
+        self._blobs.remove(names)
+        return len(names)
+
+    def close(self) -> None:
+        """Commit what is pending and close; events that cannot be written are lost. A second call does nothing."""
+        self._listener.close()
+        super().close()
+
+
+def _number(connection: "psycopg.Connection[tuple[int]]") -> int:
+    ((number,),) = connection.execute("SELECT commits FROM store").fetchall()
+    return number
