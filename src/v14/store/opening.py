@@ -1,7 +1,5 @@
 """Opening the store that a home names: embedded for a directory, shared for a URL."""
 
-from collections.abc import Container
-
 from v14.errors import StoreError
 from v14.home import Home, SharedHome
 from v14.store.contract import Store
@@ -17,15 +15,6 @@ def open_store(home: Home, weights_id: str) -> Store:
     except ModuleNotFoundError as error:
         raise missing_extra(home, error) from error
     return SharedStore.open(home, weights_id)
-
-
-def shared_names(home: SharedHome, weights_id: str) -> Container[str]:
-    """The namespaces of a shared store that may hold something. Raises `StoreError`."""
-    try:
-        from v14.store.shared.names import SharedNames
-    except ModuleNotFoundError as error:
-        raise missing_extra(home, error) from error
-    return SharedNames(home, weights_id)
 
 
 def missing_extra(home: SharedHome, error: ModuleNotFoundError) -> StoreError:

@@ -1,4 +1,4 @@
-"""The front, against an engine of a few lines: whose memory, which mode, and what goes before a request."""
+"""The front, against an engine of a few lines: whose memory, which mode, and what is told to whom."""
 
 import asyncio
 import hashlib
@@ -8,35 +8,26 @@ from types import SimpleNamespace
 import pytest
 
 from v14.engines.sglang.front import HEALTH_CHECK_RID, USER_ATTRIBUTE, Front
-from v14.engines.sglang.holding import Holding
 from v14.engines.sglang.ticket import KEY, Ticket, radix_key
 from v14.errors import RefusedError
 from v14.keys import Grant
 from v14.namespaces import Namespaces
-from v14.reinstate.transcripts import Placement
-
-PLACEMENTS = [{"index": 3, "event_ids": ("sha256:a", "sha256:b")}]
 
 
 class Engine:
-    """Answers probes with a plan and requests with two outputs; keeps what it was asked."""
+    """Answers a request with two outputs, the first of them with the scheduler's report; keeps what it was asked."""
 
-    def __init__(self, plan=None, fails=None):
-        self.plan = plan
-        self.fails = fails
+    def __init__(self, report=None):
+        self.report = report
         self.seen = []
 
     async def __call__(self, obj, request):
         ticket = Ticket.of(obj.sampling_params.get("custom_params"))
         self.seen.append(SimpleNamespace(obj=obj, ticket=ticket, extra_key=obj.extra_key))
-        if ticket is not None and ticket.operation == "probe":
-            if self.fails:
-                raise self.fails
-            yield {"meta_info": {KEY: [self.plan], "finish_reason": {"type": "length"}}}
-            return
         meta = {"prompt_tokens": 30, "cached_tokens": 25}
-        yield {"text": "a", "meta_info": {**meta, "finish_reason": None}}
-        yield {"text": "ab", "meta_info": {**meta, "finish_reason": {"type": "stop"}}}
+        found = {} if self.report is None else {KEY: [None, self.report]}
+        yield {"text": "a", "meta_info": {**meta, **found, "finish_reason": None}}
+        yield {"text": "ab", "meta_info": {**meta, KEY: [None], "finish_reason": {"type": "stop"}}}
 
 
 def request_of(**fields):
@@ -56,12 +47,8 @@ def request_of(**fields):
     return SimpleNamespace(**{**defaults, **fields})
 
 
-def probe_of(obj, rid, custom_params):
-    return request_of(rid=rid, input_ids=obj.input_ids, sampling_params={"custom_params": custom_params})
-
-
-def front_of(holding=(), up=True, namespaces=None):
-    return Front(Holding(holding), namespaces or Namespaces(), lambda: up)
+def front_of(up=True, namespaces=None):
+    return Front(namespaces or Namespaces(), lambda: up)
 
 
 def keyed(**grants):
@@ -74,53 +61,26 @@ def keyed(**grants):
 
 def run(front, engine, obj, headers=None):
     async def collect():
-        return [out async for out in front.generate(engine, probe_of, obj, None, headers or {})]
+        return [out async for out in front.generate(engine, obj, None, headers or {})]
 
     return asyncio.run(collect())
 
 
-def test_an_empty_namespace_is_not_probed():
+def test_a_request_is_sent_once_with_its_ticket():
     engine = Engine()
-    run(front_of(), engine, request_of())
-    assert [s.ticket.operation for s in engine.seen] == ["serve"]
+    outputs = run(front_of(), engine, request_of(), {"x-v14-chat": "c"})
+    assert [s.ticket for s in engine.seen] == [Ticket(namespace="default", mode="both", chat_id="c", max_new_tokens=5)]
+    assert outputs[-1]["meta_info"][KEY] == {"namespace": "default", "memory": "both", "recalled": []}
 
 
-def test_a_namespace_that_was_written_to_is_probed():
-    front, engine = front_of(), Engine(plan={})
-    run(front, engine, request_of())
-    run(front, engine, request_of())
-    assert [s.ticket.operation for s in engine.seen] == ["serve", "probe", "serve"]
-
-
-def test_reading_only_leaves_a_namespace_empty():
-    front, engine = front_of(), Engine()
-    for _ in range(2):
-        run(front, engine, request_of(), {"x-v14-memory": "read"})
-    assert [s.ticket.operation for s in engine.seen] == ["serve", "serve"]
-
-
-def test_the_plan_travels_with_the_request_and_the_span_is_not_billed():
-    plan = {"placements": PLACEMENTS, "span_tokens": 20, "recalled": [{"id": "sha256:a"}], "floor": 1.0}
-    engine = Engine(plan=plan)
-    outputs = run(front_of({"default": 3}), engine, request_of())
-    assert engine.seen[1].ticket.placements == (Placement(index=3, event_ids=("sha256:a", "sha256:b")),)
+def test_the_report_comes_last_and_the_span_is_not_billed():
+    outputs = run(front_of(), Engine({"span_tokens": 20, "recalled": [{"id": "sha256:a"}], "floor": 1.0}), request_of())
     assert [o["meta_info"]["prompt_tokens"] for o in outputs] == [10, 10]
     assert [o["meta_info"]["cached_tokens"] for o in outputs] == [5, 5]
     assert KEY not in outputs[0]["meta_info"]
     report = outputs[1]["meta_info"][KEY]
     assert report["recalled"] == [{"id": "sha256:a"}]
     assert report["memory"] == "both"
-    assert "placements" not in report
-
-
-@pytest.mark.parametrize("error", [ValueError("too long"), RuntimeError("queue full")])
-def test_a_probe_that_fails_costs_the_recall_only(error):
-    engine = Engine(fails=error)
-    front = front_of({"default": 1})
-    outputs = run(front, engine, request_of())
-    assert [o["text"] for o in outputs] == ["a", "ab"]
-    assert engine.seen[-1].ticket.placements == ()
-    assert front.counters["failed_probe"] == 1
 
 
 @pytest.mark.parametrize(
@@ -156,7 +116,7 @@ def test_radix_keys_of_different_namespaces_modes_and_clients_differ():
     ],
 )
 def test_what_is_not_served_with_memory_is_served_without(fields, counter):
-    front, engine = front_of({"default": 1}), Engine()
+    front, engine = front_of(), Engine()
     outputs = run(front, engine, request_of(**fields))
     assert [s.ticket for s in engine.seen] == [None]
     assert outputs[-1]["meta_info"][KEY]["memory"] == "off"
@@ -165,14 +125,12 @@ def test_what_is_not_served_with_memory_is_served_without(fields, counter):
 
 def test_warm_up_is_served_without_memory():
     engine = Engine()
-    run(front_of({"default": 1}, up=False), engine, request_of())
+    run(front_of(up=False), engine, request_of())
     assert engine.seen[0].ticket is None
 
 
 def test_a_client_cannot_send_a_ticket():
-    forged = Ticket(
-        operation="serve", namespace="victim", mode="both", placements=(Placement(index=0, event_ids=("e",)),)
-    )
+    forged = Ticket(namespace="victim", mode="both")
     obj = request_of(sampling_params={"custom_params": {KEY: forged.dump(), "theirs": 1}})
     engine = Engine()
     run(front_of(), engine, obj, {"x-v14-memory": "off"})
@@ -196,14 +154,6 @@ def test_a_key_gives_the_namespace_and_the_user_field_does_not():
     run(front, engine, request_of(**{USER_ATTRIBUTE: "bob"}), ANN)
     assert (engine.seen[0].ticket.namespace, engine.seen[0].ticket.shared) == ("ann", ("handbook",))
     assert engine.seen[0].extra_key == radix_key("ann", "both", None)
-
-
-def test_a_shared_namespace_that_holds_something_is_reason_to_probe():
-    namespaces = keyed(ann={"namespace": "ann", "shared": ("handbook",)})
-    front, engine = front_of(["handbook"], namespaces=namespaces), Engine(plan={})
-    run(front, engine, request_of(), ANN)
-    assert [s.ticket.operation for s in engine.seen] == ["probe", "serve"]
-    assert {s.extra_key for s in engine.seen[1:]} == {radix_key("ann", "both", None)}
 
 
 @pytest.mark.parametrize(
@@ -239,31 +189,7 @@ def test_the_cache_keys_of_a_batch_are_kept_apart_as_well():
     assert engine.seen[0].extra_key == [radix_key("bob", "off", victims)] * 2
 
 
-def test_names_are_bounded_and_none_that_holds_events_is_missed():
-    holding = Holding(["a"], max_names=3)
-    assert "a" in holding
-    assert "b" not in holding
-    for name in "bcd":
-        holding.add(name)
-    assert all(name in holding for name in ("a", "b", "never heard of"))
-    assert "anything" in Holding(None)
-
-
-def test_a_namespace_that_was_forgotten_is_not_probed():
-    holding = Holding(["a"])
-    holding.discard("a")
-    assert "a" not in holding
-
-
 def test_a_ticket_survives_its_journey():
-    ticket = Ticket(
-        operation="serve",
-        namespace="n",
-        mode="read",
-        shared=("s",),
-        chat_id="c",
-        max_new_tokens=7,
-        placements=(Placement(index=1, event_ids=("a",)),),
-    )
+    ticket = Ticket(namespace="n", mode="read", shared=("s",), chat_id="c", max_new_tokens=7)
     assert Ticket.of(json.loads(json.dumps({KEY: ticket.dump()}))) == ticket
     assert (ticket.reads, ticket.writes) == (True, False)

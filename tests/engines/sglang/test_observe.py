@@ -49,7 +49,7 @@ def finished(engine, ids, *, mode="both", committed=None, is_over=True):
     """A request of the prompt `ids` that wrote `WRITTEN` tokens, all but the last of them read."""
     session = engine.memory.session(NAMESPACE)
     reading = Reading(
-        ticket=Ticket(operation="serve", namespace=NAMESPACE, mode=mode),
+        ticket=Ticket(namespace=NAMESPACE, mode=mode),
         session=session,
         token_ids=tuple(ids),
         layout=session.layout(ids),

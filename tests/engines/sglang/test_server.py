@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.serving import generate, post, serving, stream_and_drop, turn
+from tests.serving import generate, post, serving, stream, stream_and_drop, turn
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile, tiny_v14, turns_of
 from v14.store.view import namespaces_on_disk
 
@@ -100,6 +100,28 @@ def test_a_recall_changes_the_reply_and_turning_it_off_does_not(server, prompts)
     assert with_memory["output_ids"] != plain["output_ids"]
 
 
+def test_a_stream_behind_a_span_is_as_the_whole_reply(server, prompts):
+    """The token that the first reading gave is heard by nobody."""
+    generate(server, prompts(140), namespace="olga")
+    whole = generate(server, prompts(141), num_tokens=6, namespace="olga", mode="read")
+    parts = list(stream(server, prompts(141), num_tokens=6, namespace="olga", mode="read"))
+    assert len(recalled(whole)) == 2
+    assert [len(part["output_ids"]) for part in parts] == list(range(1, 7))
+    assert parts[-1]["output_ids"] == whole["output_ids"]
+    assert {part["meta_info"]["prompt_tokens"] for part in parts} == {len(prompts(141))}
+    assert recalled(parts[-1]) == recalled(whole)
+
+
+def test_where_the_plan_is_empty_the_first_reading_is_the_reply(server, prompts):
+    """What the prompt holds already is not recalled; the reply is that of the plain model, with the plan's reason."""
+    generate(server, prompts(142), namespace="paul", mode="write", num_tokens=1)
+    plain = generate(server, prompts(142), num_tokens=6, namespace="paul", mode="off")
+    looked = generate(server, prompts(142), num_tokens=6, namespace="paul", mode="read")
+    assert recalled(looked) == []
+    assert "stand in the prompt already" in looked["meta_info"]["v14"]["reason"]
+    assert looked["output_ids"] == plain["output_ids"]
+
+
 def test_reading_again_stores_nothing_twice(server, prompts):
     for _ in range(3):
         generate(server, prompts(105), namespace="finn", num_tokens=3)
@@ -126,7 +148,7 @@ def test_chat_routes_take_the_user_field_and_report_in_the_metadata(server):
     told = chat("a red garden")
     assert told["memory"] == "both"
     assert any("blue house" in event["text"] for event in told["recalled"])
-    assert {"votes", "floor", "reason", "probe_ms", "vote_ms"} <= set(told)
+    assert {"votes", "floor", "reason", "vote_ms"} <= set(told)
     assert chat("a red garden", X_V14_Namespace="other")["namespace"] == "other"
     assert chat("a red garden", X_V14_Memory="off") == {"namespace": "hanna", "memory": "off", "recalled": []}
 

@@ -7,7 +7,6 @@ directory.py     which model paths are V14 directories
 ticket.py        what the HTTP process tells the scheduler about one request
 gate.py          HTTP process: requests without a namespace are refused at the door
 front.py         HTTP process: the probe and the real request
-holding.py       HTTP process: which namespaces are empty
 reading.py       scheduler process: how one request is read
 runtime.py       scheduler process: the memory beside the engine's pools
 harvest.py       scheduler process: keys and values on their way to the store

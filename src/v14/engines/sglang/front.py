@@ -1,13 +1,6 @@
-"""The HTTP process: whose memory a request has, and the probe that goes before it.
+"""The HTTP process: whose memory a request has, told to the scheduler; what was recalled, told to the client."""
 
-    client ──▶ front ──▶ probe ──▶ scheduler: votes, plan ──▶ front ──▶ request with placements ──▶ scheduler
-
-A namespace in which nothing was ever written is not probed, so that an empty memory costs nothing and changes nothing.
-"""
-
-import logging
 import re
-import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,14 +8,10 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from v14.config import Mode
-from v14.engines.sglang.holding import Holding
-from v14.engines.sglang.ticket import KEY, Operation, Ticket, radix_key
+from v14.engines.sglang.ticket import KEY, Ticket, radix_key
 from v14.errors import RefusedError
 from v14.keys import MAX_NAMESPACE_CHARACTERS
 from v14.namespaces import DEFAULT_NAMESPACE, Access, Namespaces
-from v14.reinstate.transcripts import Placement
-
-logger = logging.getLogger("v14")
 
 MODE_HEADER = "x-v14-memory"
 CHAT_HEADER = "x-v14-chat"
@@ -44,22 +33,15 @@ class Admission:
     shared: tuple[str, ...] = ()
     chat_id: str = ""
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The namespaces that events may be recalled from."""
-        return self.namespace, *self.shared
-
 
 class Front:
     """The memory's side of one TokenizerManager.
 
-    `holding` knows which namespaces are empty, `namespaces` whose memory a request has. `is_up` tells whether the
-    server's own warm-up is over.
+    `namespaces` says whose memory a request has, `is_up` whether the server's own warm-up is over.
     """
 
-    def __init__(self, holding: Holding, namespaces: Namespaces, is_up: Callable[[], bool]) -> None:
+    def __init__(self, namespaces: Namespaces, is_up: Callable[[], bool]) -> None:
         self.counters: Counter[str] = Counter()
-        self.holding = holding
         self.namespaces = namespaces
         self._is_up = is_up
 
@@ -111,24 +93,21 @@ class Front:
             return "prompt_logprobs"
         return ""
 
-    def ticket(
-        self, obj: Any, admission: Admission, operation: Operation, placements: tuple[Placement, ...] = ()
-    ) -> str:
+    @staticmethod
+    def ticket(obj: Any, admission: Admission) -> str:
         """The ticket that goes with a request, as it stands in `custom_params`."""
         return Ticket(
-            operation=operation,
             namespace=admission.namespace,
             mode=admission.mode,
             shared=admission.shared,
             chat_id=admission.chat_id,
             max_new_tokens=int(obj.sampling_params.get("max_new_tokens") or 128),
-            placements=placements,
         ).dump()
 
     async def generate(
-        self, original: Generate, make_probe: Callable[..., Any], obj: Any, request: Any, headers: Mapping[str, str]
+        self, original: Generate, obj: Any, request: Any, headers: Mapping[str, str]
     ) -> AsyncIterator[dict[str, Any]]:
-        """SGLang's `generate_request`, with a probe in front of it and the memory's report at its end."""
+        """SGLang's `generate_request` with a ticket for the scheduler, and the memory's report at its end."""
         admission = self.admit(obj, headers)
         _strip_client_ticket(obj)
         own_key = obj.extra_key
@@ -138,35 +117,10 @@ class Front:
             obj.extra_key = radix_key(admission.namespace, admission.mode, own_key)
         report: dict[str, Any] = {"namespace": admission.namespace, "memory": admission.mode, "recalled": []}
         if admission.mode != "off":
-            obj.rid = obj.rid or uuid.uuid4().hex
-            if admission.mode != "write" and any(name in self.holding for name in admission.reads):
-                report |= await self._probe(original, make_probe, obj, admission)
-            if admission.mode != "read":
-                self.holding.add(admission.namespace)
-            placements = tuple(Placement(**p) for p in report.pop("placements", ()))
-            _set_ticket(obj, self.ticket(obj, admission, "serve", placements))
+            _set_ticket(obj, self.ticket(obj, admission))
         async for output in original(obj, request):
+            report |= _found(output)
             yield _with_report(output, report)
-
-    async def _probe(
-        self, original: Generate, make_probe: Callable[..., Any], obj: Any, admission: Admission
-    ) -> dict[str, Any]:
-        """The scheduler's report on the prompt: placements, recalled events, votes. Empty when the probe failed."""
-        started = time.perf_counter()
-        probe = make_probe(obj, f"{obj.rid}#v14", {KEY: self.ticket(obj, admission, "probe")})
-        found: dict[str, Any] = {}
-        try:
-            async for output in original(probe, None):
-                found = (output.get("meta_info", {}).get(KEY) or [{}])[-1] or found
-        except ValueError as error:
-            # The request itself meets the same error (a prompt that is too long, say) and answers the client.
-            logger.info("probe refused: %s", error)
-        except Exception:
-            logger.exception("a probe failed")
-        if not found:
-            self.counters["failed_probe"] += 1
-            logger.warning("a probe came back without a plan; the request is served without recall")
-        return {**found, "probe_ms": round((time.perf_counter() - started) * 1e3, 3)}
 
 
 def _first_or(value: Any, default: Any) -> Any:
@@ -185,6 +139,13 @@ def _set_ticket(obj: Any, ticket: str) -> None:
         **obj.sampling_params,
         "custom_params": {**(obj.sampling_params.get("custom_params") or {}), KEY: ticket},
     }
+
+
+def _found(output: dict[str, Any]) -> dict[str, Any]:
+    """Take the scheduler's report out of an output. It comes with a request's first token; others carry None."""
+    meta = output.get("meta_info") if isinstance(output, dict) else None
+    entries = meta.pop(KEY, None) if isinstance(meta, dict) else None
+    return next((entry for entry in entries or () if isinstance(entry, dict)), {})
 
 
 def _with_report(output: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:

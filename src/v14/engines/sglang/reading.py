@@ -1,6 +1,5 @@
-"""How one request is read: its real tokens, the spans between them, and what a probe has seen so far."""
+"""How one request is read: its real tokens, the spans between them, and what was seen of its cue so far."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,15 +18,19 @@ from v14.types import Cue
 class Reading:
     """The memory's record of one request in the scheduler.
 
-    `token_ids` are the client's own; `sequence` is what the engine reads. `queries[layer]` collects a probe's
-    post-rotary queries `[n, heads, D]` from position `cue_start` of the sequence on, chunk by chunk; they become `cue`,
-    on the CPU, which is there once the event `cue_copied` has passed (None: it is there). `recording` holds what is
-    wanted of recurrent states, `way` how its spans come back; both are decided when the request is first matched.
+    `token_ids` are the client's own; `sequence` is what the engine reads. While the request looks for what to recall,
+    `original` is the engine's request as it came, and `queries[layer]` collects post-rotary queries `[n, heads, D]`
+    from position `cue_start` of the sequence on, chunk by chunk; they become `cue`, on the CPU, which is there once
+    the event `cue_copied` has passed (None: it is there). If its plan brings something back, `again` is how it is read
+    the second time, with the plan's `report` for the client.
+
+    `recording` holds what is wanted of recurrent states, `way` how its spans come back; both are decided when the
+    request is first matched.
     """
 
     ticket: Ticket
     session: Session
-    token_ids: Sequence[int]
+    token_ids: tuple[int, ...]
     layout: Layout
     placements: tuple[Placement, ...]
     sequence: SpannedSequence
@@ -37,11 +40,14 @@ class Reading:
     is_stored: bool = False
     recording: Recording | None = None
     way: Way | None = None
+    original: Any = None
+    again: "Reading | None" = None
+    report: dict[str, Any] | None = None
 
     @property
-    def is_probe(self) -> bool:
-        """Whether the request only looks for what to recall."""
-        return self.ticket.operation == "probe"
+    def is_looking(self) -> bool:
+        """Whether it is still open what the request recalls."""
+        return self.original is not None
 
     @property
     def new_position(self) -> int:

@@ -1,7 +1,7 @@
 """What one request did to the recurrent states, kept while it is read.
 
-    heads   a probe: the states in front of its new part, and in front of its last token if that part is long, where
-            they are not in the prefix cache yet
+    heads   of a request that looks for what to recall: the states in front of its new part, where they are not in the
+            prefix cache yet
     events  a request that is stored, where engrams are kept: what each new event does, at the options' rank
 
 Nothing is computed for tokens that nobody asks for, and nothing of the layers' own work changes. A piece that was not
@@ -96,6 +96,11 @@ class Recording:
                 return
             effect = compress(compose(so_far, effect, conv_width=self.pool.stack.conv_width), self.rank)
         self._engrams[event, layer] = run[1], effect
+
+    def forget_heads(self) -> None:
+        """Nothing is recalled: the states at the heads are of no use any more."""
+        self.heads = ()
+        self._heads.clear()
 
     def states_at(self, head: int) -> tuple[torch.Tensor, torch.Tensor] | None:
         """States `[R, N, P, K]` fp32 and convolution inputs `[R, C, W - 1]` at a head; None if it was not passed."""

@@ -20,10 +20,12 @@ from v14.engines.sglang import seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
-from v14.engines.sglang.ticket import Ticket
+from v14.engines.sglang.ticket import KEY, Ticket
 from v14.engines.sglang.timing import Timer
-from v14.memory import Memory
+from v14.memory import Memory, Session
 from v14.recall.cue import build_cue, gather
+from v14.reinstate.layout import Layout
+from v14.reinstate.transcripts import Placement
 from v14.types import Cue, Plan
 
 logger = logging.getLogger("v14")
@@ -44,6 +46,8 @@ class Runtime:
         # By request id. A request that is aborted in the queue is never heard of again, so neither may keep it alive.
         self.arriving: OrderedDict[str, Reading] = OrderedDict()
         self.probing: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        # Requests that ended with their plan and are queued again as soon as their KV is released.
+        self.ended: dict[str, Any] = {}
         self.live_batch: Any = None
         self.voter_layers = frozenset(memory.profile.voters.layers)
         geometry = memory.profile.geometry
@@ -84,23 +88,74 @@ class Runtime:
         row: torch.Tensor = self.scheduler.req_to_token_pool.req_to_token[seams.kv_row(req), :length]
         return row
 
-    def arrive(self, rid: str, ticket: Ticket, token_ids: "array[int]") -> "array[int]":
-        """Open a reading for an arriving request; returns the token ids that the engine is to read."""
+    def arrive(self, recv_req: Any, ticket: Ticket) -> None:
+        """Open a reading for an arriving request, and give it the token ids that the engine is to read."""
         session = self.memory.session(ticket.namespace, ticket.shared)
-        ids = tuple(token_ids)
-        layout = session.layout(ids)
-        placements = session.standing(ticket.placements) if ticket.operation == "serve" else layout.placements
-        sequence = session.sequence(ids, placements)
-        if len(sequence.token_ids) + ticket.max_new_tokens >= self.scheduler.max_req_len:
-            placements, sequence = (), session.sequence(ids, ())
-        self.arriving[rid] = Reading(
-            ticket=ticket, session=session, token_ids=ids, layout=layout, placements=placements, sequence=sequence
+        token_ids = tuple(recv_req.input_ids)
+        layout = session.layout(token_ids)
+        reading = self._reading(
+            ticket, session, token_ids, layout, session.standing(layout.placements) if ticket.reads else ()
         )
+        if ticket.reads and self._may_hold(session):
+            reading.original = seams.copied(recv_req)
+        else:
+            session.record(token_ids, reading.placements)
+        self._expect(recv_req, reading)
+
+    def _reading(
+        self,
+        ticket: Ticket,
+        session: Session,
+        token_ids: tuple[int, ...],
+        layout: Layout,
+        placements: tuple[Placement, ...],
+    ) -> Reading:
+        sequence = session.sequence(token_ids, placements)
+        if len(sequence.token_ids) + ticket.max_new_tokens >= self.scheduler.max_req_len:
+            placements, sequence = (), session.sequence(token_ids, ())
+        return Reading(
+            ticket=ticket, session=session, token_ids=token_ids, layout=layout, placements=placements, sequence=sequence
+        )
+
+    def _may_hold(self, session: Session) -> bool:
+        """Whether there can be anything to recall: an empty memory costs nothing."""
+        return any(of in session.reads for of, _ in self._writes) or not session.is_empty()
+
+    def _expect(self, recv_req: Any, reading: Reading) -> None:
+        """Have a reading ready for when its request is queued."""
+        recv_req.input_ids = array("q", reading.sequence.token_ids)
+        self.arriving[recv_req.rid] = reading
         while len(self.arriving) > MAX_ARRIVING:
             self.arriving.popitem(last=False)
-        if ticket.operation == "serve":
-            session.record(ids, placements)
-        return array("q", sequence.token_ids)
+
+    def decide(self, req: Any, reading: Reading) -> None:
+        """The prompt of a looking request is read: make its plan, and end the request if it is to be read again."""
+        cue, reading.cue = reading.cue, None
+        original, reading.original = reading.original, None
+        assert cue is not None
+        plan, report = self._plan(reading, cue)
+        if not plan.events:
+            reading.session.record(reading.token_ids, reading.placements)
+            if reading.recording is not None:
+                reading.recording.forget_heads()
+            req.customized_info = {**(req.customized_info or {}), KEY: [report]}
+            return
+        placements = reading.session.placed(reading.layout, plan)
+        again = self._reading(reading.ticket, reading.session, reading.token_ids, reading.layout, placements)
+        again.session.record(again.token_ids, again.placements)
+        again.report = report
+        self._expect(original, again)
+        reading.again = again
+        self.ended[req.rid] = original
+        seams.end_unheard(req)
+
+    def read_again(self, req: Any) -> None:
+        """Queue a request that ended with its plan once more, in front of those that were never begun."""
+        original = self.ended.pop(req.rid)
+        self.scheduler.handle_generate_request(original)
+        queue = self.scheduler.waiting_queue
+        if queue and queue[-1].rid == req.rid:
+            queue.insert(0, queue.pop())
 
     @contextmanager
     def behind_forward(self) -> Iterator[None]:
@@ -125,7 +180,7 @@ class Runtime:
                 tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
     def keep_cue(self, reading: Reading, row: torch.Tensor) -> None:
-        """Start copying off the cue of a probe whose prompt is read; `row` holds the KV slots of its whole sequence.
+        """Start copying off the cue of a request whose prompt is read; `row` holds the KV slots of its whole sequence.
 
         Called at the end of the forward pass, on its stream; nothing here waits for the device.
         """
@@ -152,8 +207,8 @@ class Runtime:
             start=reading.new_position,
         )
 
-    def plan(self, reading: Reading, cue: Cue) -> dict[str, Any]:
-        """Vote, plan, and report what the front needs to go on."""
+    def _plan(self, reading: Reading, cue: Cue) -> tuple[Plan, dict[str, Any]]:
+        """Vote and plan; also what the client is told about it."""
         started = time.perf_counter()
         if reading.cue_copied is not None:
             reading.cue_copied.synchronize()
@@ -163,15 +218,14 @@ class Runtime:
         vote_ms = (time.perf_counter() - started) * 1e3
         if self.memory.switches.profile:
             logger.info("profile vote_ms=%.2f events=%d", vote_ms, len(plan.votes))
-        return self._report(reading, plan, vote_ms)
+        return plan, self._report(reading, plan, vote_ms)
 
     def _report(self, reading: Reading, plan: Plan, vote_ms: float) -> dict[str, Any]:
         placements = reading.session.placed(reading.layout, plan)
+        spanned = reading.session.sequence(reading.token_ids, placements).token_ids
         votes = {vote.event_id: vote.value for vote in plan.votes}
         return {
-            "placements": [{"index": p.index, "event_ids": p.event_ids} for p in placements],
-            "span_tokens": len(reading.session.sequence(reading.token_ids, placements).token_ids)
-            - len(reading.token_ids),
+            "span_tokens": len(spanned) - len(reading.token_ids),
             "recalled": [
                 {
                     "id": event.id,

@@ -6,6 +6,7 @@ that is gone or has other parameters is reported by name, with the versions that
 end are the only place that knows one version from another.
 """
 
+import copy
 import inspect
 import pkgutil
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from v14.engines.sglang.ticket import KEY
 
 TESTED_VERSIONS = "0.5.17 and 0.5.23"
 
@@ -71,7 +74,7 @@ BUILD_COMPLETION_RESPONSE = Seam(
 GENERATE_REQUEST = Seam(
     target="sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request",
     parameters=("self", "obj", "request"),
-    why="probing a prompt before it is served",
+    why="telling the scheduler whose memory a request has, and the client what was recalled",
 )
 SCHEDULER_INIT = Seam(
     target="sglang.srt.managers.scheduler.Scheduler.__init__",
@@ -96,7 +99,12 @@ NEXT_ROUND = Seam(
 MAX_PREFIX = Seam(
     target="sglang.srt.managers.schedule_batch.Req._compute_max_prefix_len",
     parameters=("self", "input_len"),
-    why="making a probe compute the queries of its cue",
+    why="computing the queries of a cue whose prompt is cached",
+)
+UPDATE_FINISH = Seam(
+    target="sglang.srt.managers.schedule_batch.Req.update_finish_state",
+    parameters=("self", "new_accepted_len"),
+    why="making a plan when a prompt has been read",
 )
 FORWARD = Seam(
     target="sglang.srt.model_executor.model_runner.ModelRunner.forward",
@@ -136,7 +144,7 @@ READ_SHORT_CONV_MOE = Seam(
 RELEASE_KV = Seam(
     target="sglang.srt.mem_cache.common.release_kv_cache",
     parameters=("req", "tree_cache"),
-    why="answering a probe, and storing what a finished request has read and written",
+    why="storing what a finished request has read and written, and reading a request again behind its span",
 )
 
 SEAMS: tuple[Seam, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Seam))
@@ -149,6 +157,15 @@ CALLED: tuple[Called, ...] = (
                 target=f"sglang.srt.managers.schedule_batch.Req.{name}", parameters=("self",), why="the length to store"
             )
             for name in ("owned_kv_len", "effective_kv_committed_len")
+        )
+    ),
+    Called(
+        names=(
+            Seam(
+                target="sglang.srt.managers.schedule_batch.FINISH_LENGTH",
+                parameters=("length",),
+                why="ending a request that is read again",
+            ),
         )
     ),
     *(
@@ -200,6 +217,27 @@ def owned_length(req: Any) -> int:
     """Tokens of a request whose KV is computed and its own."""
     length = req.owned_kv_len() if hasattr(req, "owned_kv_len") else req.effective_kv_committed_len()
     return int(length)
+
+
+def copied(recv_req: Any) -> Any:
+    """A request that arrives, as it is now: SGLang writes into its parameters and times while it serves it.
+
+    The copy carries no ticket: it enters the scheduler with its reading made.
+    """
+    again = copy.copy(recv_req)
+    again.sampling_params = copy.copy(recv_req.sampling_params)
+    params = {key: value for key, value in recv_req.sampling_params.custom_params.items() if key != KEY}
+    again.sampling_params.custom_params = params or None
+    again.time_stats = copy.copy(recv_req.time_stats)
+    return again
+
+
+def end_unheard(req: Any) -> None:
+    """End a request with its first token, of which nobody is told."""
+    from sglang.srt.managers.schedule_batch import FINISH_LENGTH
+
+    req.to_finish = FINISH_LENGTH(length=len(req.output_ids))
+    req.finished_output = True
 
 
 def cache_key(req: Any) -> dict[str, Any]:

@@ -7,32 +7,26 @@ removes whatever stands under the key in a request that arrives.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from v14.config import Mode
-from v14.reinstate.transcripts import Placement
 
 KEY = "v14"
 """Key of the ticket in `custom_params`, and of the memory's report in `meta_info` and reply metadata."""
 
-Operation = Literal["probe", "serve"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """A probe reads the prompt to make a plan; the request itself is served with the plan's placements.
+    """Whose memory a request has, and what it does with it.
 
-    `namespace` is read and written, `shared` are read besides. `max_new_tokens` of the real request bounds what the
-    context has room for.
+    `namespace` is read and written, `shared` are read besides; `max_new_tokens` bounds what the context has room for.
     """
 
-    operation: Operation
     namespace: str
     mode: Mode
     shared: tuple[str, ...] = ()
     chat_id: str = ""
     max_new_tokens: int = 0
-    placements: tuple[Placement, ...] = ()
 
     @property
     def reads(self) -> bool:
@@ -52,8 +46,7 @@ class Ticket:
     def load(cls, text: str) -> "Ticket":
         """The inverse of `dump`."""
         data = json.loads(text)
-        placements = tuple(Placement(index=p["index"], event_ids=tuple(p["event_ids"])) for p in data.pop("placements"))
-        return cls(**{**data, "shared": tuple(data["shared"])}, placements=placements)
+        return cls(**{**data, "shared": tuple(data["shared"])})
 
     @classmethod
     def of(cls, custom_params: Mapping[str, Any] | None) -> "Ticket | None":

@@ -23,6 +23,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.HANDLE_REQUEST, "before", requests.arrive),
     (seams.ENQUEUE, "before", requests.attach),
     (seams.MAX_PREFIX, "after", probe.compute_cue_tokens),
+    (seams.UPDATE_FINISH, "before", probe.decide),
     (seams.FORWARD, "around", probe.watch_forward),
     (seams.ATTENTION, "before", probe.keep_queries),
     (seams.HYBRID_ATTENTION, "before", probe.keep_queries),
@@ -36,7 +37,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.READ_MAMBA2, "before", states.read_mamba2),
     (seams.READ_SHORT_CONV, "before", states.read_short_conv),
     (seams.READ_SHORT_CONV_MOE, "before", states.read_short_conv),
-    # The hook that is named last is called first: a probe is answered, then its states are kept as its plan asks.
     (seams.RELEASE_KV, "before", states.keep_head),
     (seams.RELEASE_KV, "before", observe.store_finished),
+    (seams.RELEASE_KV, "after", probe.read_again),
 )

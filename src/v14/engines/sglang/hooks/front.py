@@ -1,6 +1,5 @@
 """The HTTP process: binds `v14.engines.sglang.front.Front` to SGLang's request path."""
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -9,18 +8,10 @@ from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.managers.tokenizer_manager import ServerStatus
 
 from v14.config import Switches
-from v14.engines.sglang import seams
-from v14.engines.sglang.directory import is_v14_directory, load_profile
+from v14.engines.sglang.directory import is_v14_directory
 from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
-from v14.engines.sglang.holding import Holding
 from v14.engines.sglang.ticket import KEY
-from v14.errors import StoreError
-from v14.home import Home, SharedHome
 from v14.namespaces import Namespaces
-from v14.store.opening import shared_names
-from v14.store.view import namespaces_on_disk
-
-logger = logging.getLogger("v14")
 
 FRONT_ATTRIBUTE = "v14_front"
 
@@ -39,23 +30,10 @@ def front_of(manager: Any) -> Front | None:
         switches = Switches.read()
         front = None
         if switches.memory and is_v14_directory(manager.model_path):
-            weights_id = load_profile(manager.model_path).weights_id
-            try:
-                holding = _holding(switches.memory_home, weights_id)
-            except StoreError as error:
-                logger.warning("every namespace is probed: %s", error)
-                holding = Holding(None)
-            front = Front(holding, Namespaces.open(switches), lambda: is_up(manager))
+            front = Front(Namespaces.open(switches), lambda: is_up(manager))
         setattr(manager, FRONT_ATTRIBUTE, front)
     found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
     return found
-
-
-def _holding(home: Home, weights_id: str) -> Holding:
-    """What holds something now and, where several servers write, from now on. Raises `StoreError`."""
-    if isinstance(home, SharedHome):
-        return Holding((), elsewhere=shared_names(home, weights_id))
-    return Holding(namespaces_on_disk(home, weights_id))
 
 
 def is_up(manager: Any) -> bool:
@@ -76,22 +54,9 @@ async def generate_with_memory(
     if front is None or not isinstance(obj, GenerateReqInput):
         outputs = bound(obj, request)
     else:
-        outputs = front.generate(bound, _probe_of, obj, request, headers)
+        outputs = front.generate(bound, obj, request, headers)
     async for output in outputs:
         yield output
-
-
-def _probe_of(obj: Any, rid: str, custom_params: dict[str, Any]) -> GenerateReqInput:
-    """A request that reads the same prompt and writes one token that nobody sees."""
-    return GenerateReqInput(
-        text=obj.text,
-        input_ids=obj.input_ids,
-        sampling_params={"max_new_tokens": 1, "temperature": 0.0, "custom_params": custom_params},
-        rid=rid,
-        stream=False,
-        **seams.cache_key(obj),
-        priority=obj.priority,
-    )
 
 
 def report_in_reply(

@@ -8,7 +8,6 @@ from typing import Any
 
 from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.harvest import Harvest
-from v14.engines.sglang.hooks import probe
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 
@@ -22,9 +21,7 @@ def store_finished(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None
     if not req.finished() or seams.kv_row(req) is None:
         return
     engine.probing.pop(req.rid, None)
-    if reading.is_probe:
-        probe.answer(engine, req)
-    if reading.is_probe or not reading.ticket.writes:
+    if reading.again is not None or not reading.ticket.writes:
         return
     reading.is_stored = True
     with engine.memory.guard("observe"):

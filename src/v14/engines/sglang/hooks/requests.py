@@ -1,9 +1,9 @@
-"""A request reaches the scheduler: its reading is opened, and its token ids become the sequence to read."""
+"""A request enters the scheduler: its reading is opened, and hung on the engine's own request."""
 
 from typing import Any
 
 from v14.engines.sglang import runtime
-from v14.engines.sglang.ticket import Ticket
+from v14.engines.sglang.ticket import KEY, Ticket
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -17,7 +17,7 @@ def arrive(scheduler: Any, recv_req: Any, **kwargs: Any) -> Arguments | None:
     with engine.memory.guard("arrive"):
         ticket = Ticket.of(params)
         if ticket is not None:
-            recv_req.input_ids = engine.arrive(recv_req.rid, ticket, recv_req.input_ids)
+            engine.arrive(recv_req, ticket)
     return None
 
 
@@ -29,6 +29,8 @@ def attach(scheduler: Any, req: Any, is_retracted: bool = False) -> Arguments | 
     reading = engine.arriving.pop(req.rid, None)
     if reading is not None:
         req.v14_reading = reading
-        if reading.is_probe:
+        if reading.is_looking:
             engine.probing[req.rid] = req
+        if reading.report is not None:
+            req.customized_info = {**(req.customized_info or {}), KEY: [reading.report]}
     return None

@@ -1,13 +1,12 @@
 """Recurrent layers: states in front of a prompt's new part go into the prefix cache, engrams of events into the store.
 
     sequence   [ head | span | new part ]
-    states           ▲                     a probe passes here: computed beside its prefill, put into the tree
+    states           ▲                     passed while the request looks: computed beside its prefill, kept in the tree
                             ▲              the span's own, advanced from the head's by the events' engrams (span.py)
 
 SGLang keeps states only where a request ended (or at its own checkpoints), and a prefix of the cache counts only as far
-as there are states. With those of the head in the tree, the request behind the probe begins at the new part, or at a
-span; without them all would be read again. Where a long prompt recalls nothing, the states in front of its last token
-go there too, and the request goes on where the probe stopped.
+as there are states. With those of the head in the tree, a request that is read again begins at its span; without them
+all would be read again.
 """
 
 from collections.abc import Callable
@@ -22,10 +21,6 @@ from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting, Recording
 from v14.engines.sglang.recurrent import GatedDeltaRead, LayerRead, Mamba2Read, ShortConvRead, StatePool
 from v14.engines.sglang.runtime import Runtime
-from v14.engines.sglang.ticket import KEY
-
-LONG_PART = 128
-"""Tokens of a new part from which on it is worth not reading it twice. Fewer cost a forward pass next to nothing."""
 
 
 def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> None:
@@ -41,20 +36,15 @@ def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> No
 
 def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     rank = engine.memory.profile.options.engram_rank
-    heads, events = [], []
-    noting_events = bool(rank) and reading.ticket.writes
-    if reading.is_probe:
-        last = len(reading.sequence.token_ids) - 1
-        heads = [reading.new_position] if reading.new_position else []
-        if last - reading.new_position >= LONG_PART and not noting_events:
-            heads.append(last)
-    elif noting_events:
+    heads = (reading.new_position,) if reading.is_looking and reading.new_position else ()
+    events = []
+    if rank and reading.ticket.writes:
         engine.settle(reading.session.namespace)
         events = [
             (reading.sequence.positions[cut.start], reading.sequence.positions[cut.start] + cut.event.num_tokens)
             for cut in reading.session.unknown(reading.token_ids, reading.ticket.chat_id)
         ]
-    return Recording(pool=pool, rank=rank, heads=tuple(heads), events=tuple(events))
+    return Recording(pool=pool, rank=rank, heads=heads, events=tuple(events))
 
 
 def compute_event_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
@@ -122,25 +112,18 @@ def _note(layer_id: int, read: Callable[[], LayerRead]) -> None:
 
 
 def keep_head(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
-    """A probe ends: put its head, with the states behind it, into the prefix cache."""
+    """A request ends: if it is read again, put its head, with the states behind it, into the prefix cache."""
     engine = runtime.current()
     reading: Reading | None = getattr(req, "v14_reading", None)
     if engine is None or reading is None or reading.recording is None or not req.finished():
         return
     engine.recording.pop(req.rid, None)
-    if seams.kv_row(req) is None:
+    if reading.again is None or seams.kv_row(req) is None:
         return
     for head in reading.recording.heads:
-        behind_span = head > reading.new_position
-        if seams.owned_length(req) < head or (behind_span and _recalls(req)):
+        if seams.owned_length(req) < head:
             continue
         with engine.memory.guard("head"):
             states = reading.recording.states_at(head)
             if states is not None and span.insert_head(engine, req, tree_cache, reading, head, states):
                 engine.memory.counters["heads_kept"] += 1
-
-
-def _recalls(req: Any) -> bool:
-    """Whether a probe's plan brings anything back: then its own last states are of no use."""
-    report = (getattr(req, "customized_info", None) or {}).get(KEY)
-    return bool(report and report[0].get("recalled"))
