@@ -5,8 +5,7 @@ seams.py         every symbol of SGLang that is touched, with its parameters
 server_args.py   server arguments that the memory does not serve, refused by name
 directory.py     which model paths are V14 directories
 ticket.py        what the HTTP process tells the scheduler about one request
-gate.py          HTTP process: requests without a namespace are refused at the door
-front.py         HTTP process: the probe and the real request
+front.py         HTTP process: whose memory a request has, and what its client is told
 reading.py       scheduler process: how one request is read
 runtime.py       scheduler process: the memory beside the engine's pools
 harvest.py       scheduler process: keys and values on their way to the store

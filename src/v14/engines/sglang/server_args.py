@@ -68,7 +68,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         argument="cuda_graph_backend_prefill",
         serves=_not_full,
-        remedy="leave it out: a graph of the whole prefill hides the queries of a probe",
+        remedy="leave it out: a graph of the whole prefill hides the queries of a prompt",
     ),
     Rule(argument="kv_cache_dtype", serves=_plain_kv, remedy="serve with --kv-cache-dtype auto"),
     Rule(argument="disable_radix_cache", serves=_unset, remedy="leave out --disable-radix-cache: spans stand in it"),
