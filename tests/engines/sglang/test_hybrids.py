@@ -122,7 +122,7 @@ def test_a_long_prompt_that_recalls_nothing_is_read_once(server, setting, checkp
     # All that the namespace holds stands in the prompt itself.
     reply = generate(server, prompt, logprobs=True, namespace="long", mode="read")
     assert reply["meta_info"]["v14"]["recalled"] == []
-    assert reply["meta_info"]["cached_tokens"] == len(prompt) - 1
+    assert reply["meta_info"]["cached_tokens"] == 0
     plain = generate(server, prompt, logprobs=True, namespace="long", mode="off")
     assert difference(reply, plain) < setting.tolerance
 
