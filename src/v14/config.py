@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -74,6 +74,10 @@ class Switches:
     keys: Path | None = None
     namespace_header: str = "x-v14-namespace"
     proxy_secret: Path | None = None
+    max_store_gb: float | None = None
+    key: str | None = field(default=None, repr=False)
+    key_file: Path | None = None
+    key_command: str | None = None
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Switches":
@@ -88,6 +92,10 @@ class Switches:
             "KEYS": ("keys", _file),
             "NAMESPACE_HEADER": ("namespace_header", _header),
             "PROXY_SECRET": ("proxy_secret", _file),
+            "MAX_STORE_GB": ("max_store_gb", _positive),
+            "KEY": ("key", _text),
+            "KEY_FILE": ("key_file", _path),
+            "KEY_COMMAND": ("key_command", _text),
         }
         values: dict[str, Any] = {}
         for name, text in environ.items():
@@ -96,8 +104,13 @@ class Switches:
             if name.removeprefix(ENV_PREFIX) not in known:
                 names = ", ".join(ENV_PREFIX + key for key in known)
                 raise OptionError(f"unknown environment variable {name}; the memory knows {names}. Unset it.")
-            field, parse = known[name.removeprefix(ENV_PREFIX)]
-            values[field] = parse(name, text)
+            name_here, parse = known[name.removeprefix(ENV_PREFIX)]
+            values[name_here] = parse(name, text)
+        if (
+            len(keys := [ENV_PREFIX + name.upper() for name in ("key", "key_file", "key_command") if name in values])
+            > 1
+        ):
+            raise OptionError(f"{' and '.join(keys)} are set; the store has one key, unset the others")
         return cls(**values)
 
 
@@ -114,6 +127,16 @@ def _home(name: str, text: str) -> Home:
         return parse_home(text)
     except OptionError as error:
         raise OptionError(f"{name}: {error}") from error
+
+
+def _path(name: str, text: str) -> Path:
+    return Path(_text(name, text))
+
+
+def _text(name: str, text: str) -> str:
+    if not text:
+        raise OptionError(f"{name} is empty; give it a value or unset it")
+    return text
 
 
 def _policy(name: str, text: str) -> Policy:

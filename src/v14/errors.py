@@ -33,6 +33,10 @@ class StoreUnavailableError(StoreError):
     """The store, or a part of it, does not answer just now; it is asked again later."""
 
 
+class StoreKeyError(V14Error):
+    """The key of an encrypted store is missing, wrong or not one: no `StoreError`, so that no server starts without."""
+
+
 class TraceCorruptError(StoreError):
     """A stored trace does not match its catalog row; that event is set aside and the rest serves."""
 

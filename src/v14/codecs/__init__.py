@@ -1,0 +1,1 @@
+"""How traces lie on disk: as they were computed, or smaller."""
