@@ -41,6 +41,10 @@ class TraceCorruptError(StoreError):
     """A stored trace does not match its catalog row; that event is set aside and the rest serves."""
 
 
+class TraceNotKeptError(StoreError):
+    """A part of a trace was not kept when it was stored (`trace: "voters"`); the event itself is there."""
+
+
 class CheckError(V14Error):
     """A server under check did not start, stopped, or answered a request with an error."""
 

@@ -32,7 +32,7 @@ class Form:
     @property
     def text(self) -> str:
         """As the catalog says it."""
-        parts = ["" if self.codec == "native" else self.codec]
+        parts: list[str] = ["" if self.codec == "native" else self.codec]
         if self.fine and self.codec == "int4":
             parts.append(f"fine={_numbers(self.fine)}")
         if self.only is not None:
@@ -81,3 +81,7 @@ def _slots(text: str) -> tuple[int, ...]:
     if list(slots) != sorted(set(slots)) or slots[-1] > _MAX_SLOT:
         raise ValueError("its slots are not ascending")
     return slots
+
+
+NATIVE = Form()
+"""As computed, readable, everything kept."""

@@ -49,7 +49,7 @@ def decode_layers(
 ) -> torch.Tensor:
     """The inverse: `[L, T, H, D]` in `dtype`. Raises `TraceCorruptError` for rows of other lengths."""
     out = torch.empty(len(rows), *shape, dtype=dtype)
-    for codec in set(codecs):
+    for codec in sorted(set(codecs)):
         places = [place for place, wanted in enumerate(codecs) if wanted == codec]
         wanted_bytes = row_bytes(codec, half, shape, dtype)
         if any(rows[place].shape != (wanted_bytes,) for place in places):
@@ -57,10 +57,15 @@ def decode_layers(
                 f"layers {list(shape)} in {codec} have rows of {wanted_bytes} bytes, these have not"
             )
         stacked = torch.stack([rows[place] for place in places])
+        if not stacked.numel():
+            continue
         if codec == "native":
-            out[places] = stacked.view(dtype).view(-1, *shape) if stacked.numel() else out[places]
+            decoded = stacked.view(dtype).view(-1, *shape)
         else:
-            out[places] = decode(stacked, shape, GROUPINGS[codec, half], dtype)
+            decoded = decode(stacked, shape, GROUPINGS[codec, half], dtype)
+        if len(places) == len(rows):
+            return decoded
+        out[places] = decoded
     return out
 
 

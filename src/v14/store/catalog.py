@@ -16,6 +16,7 @@ from v14.store.links import LINKS, LinkChange, LinkKey, cut_links, read_links, w
 from v14.store.pending import Key, Renewal
 from v14.store.policies import POLICIES, Policy, read_policies, write_policy
 from v14.store.row import Row
+from v14.store.vault import KEYS, StoreKey
 
 SCHEMA = """
 CREATE TABLE store (version INTEGER NOT NULL, weights_id TEXT NOT NULL);
@@ -36,6 +37,7 @@ MIGRATIONS = (
     "ALTER TABLE events ADD COLUMN codec TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX events_said ON events (namespace, said_at);"
     f"{LINKS}; {POLICIES}; {AUDIT}",
+    KEYS,
 )
 """Script i leads from format i + 1 to the next. None is ever changed or taken out."""
 
@@ -165,6 +167,18 @@ class Catalog:
         """The audit record, oldest first."""
         with self._snapshot() as reader:
             return list(read_records(reader))
+
+    def keys(self) -> list[StoreKey]:
+        """The store keys, wrapped; empty for a store that is not encrypted."""
+        with self._snapshot() as reader:
+            found = reader.execute("SELECT number, master, wrapped FROM keys ORDER BY number").fetchall()
+        return [StoreKey(number=number, master=master, wrapped=wrapped) for number, master, wrapped in found]
+
+    def set_keys(self, keys: Iterable[StoreKey]) -> None:
+        """Replace the store keys, all or none. Raises `StoreError`."""
+        with self._writing, self._errors(), self._transaction():
+            self._writer.execute("DELETE FROM keys")
+            self._writer.executemany("INSERT INTO keys VALUES (?, ?, ?)", (astuple(key) for key in keys))
 
     def commit(
         self, rows: Iterable[Row], renewals: Mapping[Key, Renewal], links: Mapping[LinkKey, LinkChange] | None = None

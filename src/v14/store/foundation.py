@@ -15,6 +15,7 @@ from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key, Renewal
 from v14.store.policies import Policy
 from v14.store.row import Row
+from v14.store.vault import StoreKey
 
 
 class CatalogContract(Protocol):
@@ -52,6 +53,12 @@ class CatalogContract(Protocol):
 
     def policies(self) -> Mapping[str, Policy]:
         """Policies by namespace; most namespaces have none."""
+
+    def keys(self) -> Sequence[StoreKey]:
+        """The store keys, wrapped; empty for a store that is not encrypted."""
+
+    def set_keys(self, keys: Iterable[StoreKey]) -> None:
+        """Replace the store keys, all or none, durably."""
 
     def audit(self) -> Sequence[Record]:
         """The audit record, oldest first."""

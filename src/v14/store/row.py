@@ -1,14 +1,21 @@
 """An event as the catalog holds it, and the way there and back."""
 
+import base64
+import binascii
 import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from v14.errors import TraceCorruptError
+from v14.codecs.form import Form
+from v14.errors import StoreKeyError, TraceCorruptError
 from v14.store.pending import Key
-from v14.store.spec import Part, Spec
+from v14.store.spec import DTYPES, Part, Spec
+from v14.store.vault import Vault
 from v14.types import Event
+
+MAX_SIZE = 1 << 24
+"""Of one dimension: far above every model, and products of four stay integers that are quick to compare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,16 +47,22 @@ class Row:
     codec: str = ""
 
     @classmethod
-    def of(cls, event: Event, spec: Spec, segment: str, *, stored_at: float, recalled_at: float) -> "Row":
-        """The row of an event whose trace lies in `segment`."""
+    def of(
+        cls, event: Event, spec: Spec, segment: str, *,
+        stored_at: float, recalled_at: float, vault: Vault | None = None,
+    ) -> "Row":  # fmt: skip
+        """The row of an event whose trace lies in `segment`; where that is sealed, so is what the row says of it."""
+        token_ids, chat_id = struct.pack(f"<{event.num_tokens}q", *event.token_ids), event.chat_id
+        if spec.form.sealed:
+            token_ids, chat_id = _sealed(vault, event, token_ids)
         return cls(
             namespace=event.namespace,
             id=event.id,
             parent=event.parent,
-            chat_id=event.chat_id,
+            chat_id=chat_id,
             role=event.role,
             said_at=event.said_at,
-            token_ids=struct.pack(f"<{event.num_tokens}q", *event.token_ids),
+            token_ids=token_ids,
             num_tokens=event.num_tokens,
             closing_len=event.closing_len,
             segment=segment,
@@ -59,6 +72,7 @@ class Row:
             stored_at=stored_at,
             recalled_at=recalled_at,
             engram=_engram_json(spec.engram),
+            codec=spec.form.text,
         )
 
     @property
@@ -71,28 +85,70 @@ class Row:
         """What the trace must be. Raises `TraceCorruptError` where the row does not say it."""
         try:
             return Spec(
-                dtype=self.dtype,
-                shape=tuple(json.loads(self.shape)),
-                digests=self.digests,
+                dtype=_known_dtype(self.dtype),
+                shape=_shape(json.loads(self.shape), 4),
+                digests=bytes(self.digests),
                 engram=_engram_parts(self.engram),
+                form=Form.parse(self.codec),
             )
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise TraceCorruptError(f"the catalog does not say what the trace of {self.id} is ({error})") from error
 
-    def event(self) -> Event:
-        """The event; its id is derived again, and a row that does not match its id raises `ValueError`."""
-        if len(self.token_ids) != 8 * self.num_tokens:
+    def event(self, vault: Vault | None = None) -> Event:
+        """The event; its id is derived again, and a row that does not match its id raises `ValueError`.
+
+        A sealed row needs the store's `vault`; without it `StoreKeyError` is raised.
+        """
+        token_ids, chat_id = self.token_ids, self.chat_id
+        if Form.parse(self.codec).sealed:
+            token_ids, chat_id = self._opened(vault)
+        if len(token_ids) != 8 * self.num_tokens:
             raise ValueError(f"event {self.id} should have {self.num_tokens} tokens")
         return Event(
             namespace=self.namespace,
-            chat_id=self.chat_id,
+            chat_id=chat_id,
             role=self.role,
             said_at=self.said_at,
-            token_ids=struct.unpack(f"<{self.num_tokens}q", self.token_ids),
+            token_ids=struct.unpack(f"<{self.num_tokens}q", token_ids),
             parent=self.parent,
             closing_len=self.closing_len,
             id=self.id,
         )
+
+    def _opened(self, vault: Vault | None) -> tuple[bytes, str]:
+        """Token ids and chat id of a sealed row."""
+        if vault is None:
+            raise StoreKeyError(f"event {self.id} is encrypted and no key was given")
+        try:
+            chat_id = base64.b64decode(self.chat_id, validate=True)
+            return (
+                vault.open_record(self.token_ids, *self.key, "token_ids"),
+                vault.open_record(chat_id, *self.key, "chat_id").decode(),
+            )
+        except (binascii.Error, TypeError) as error:
+            raise TraceCorruptError(f"event {self.id} is not what was stored ({error})") from error
+
+
+def _sealed(vault: Vault | None, event: Event, token_ids: bytes) -> tuple[bytes, str]:
+    """Token ids and chat id as a sealed row has them; the latter in Base64, its column is text."""
+    assert vault is not None
+    of = event.namespace, event.id
+    chat_id = vault.seal(event.chat_id.encode(), *of, "chat_id")
+    return vault.seal(token_ids, *of, "token_ids"), base64.b64encode(chat_id).decode()
+
+
+def _shape(value: object, num_dims: int | None = None) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(size) is int and 0 <= size <= MAX_SIZE for size in value):
+        raise ValueError(f"{str(value)[:80]} is no shape")
+    if num_dims is not None and len(value) != num_dims:
+        raise ValueError(f"{value} is no shape of {num_dims} dimensions")
+    return tuple(value)
+
+
+def _known_dtype(name: str) -> str:
+    if name not in DTYPES:
+        raise ValueError(f"{str(name)[:80]!r} is none of {', '.join(DTYPES)}")
+    return name
 
 
 def _engram_json(parts: Mapping[str, Part] | None) -> str:
@@ -107,6 +163,6 @@ def _engram_parts(text: str) -> Mapping[str, Part] | None:
     if not text:
         return None
     return {
-        name: Part(dtype=dtype, shape=tuple(shape), digest=bytes.fromhex(digest))
+        name: Part(dtype=_known_dtype(dtype), shape=_shape(shape), digest=bytes.fromhex(digest))
         for name, (dtype, shape, digest) in json.loads(text).items()
     }

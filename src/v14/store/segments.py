@@ -1,34 +1,64 @@
 """Segments: safetensors files, each written whole by one commit and never changed.
 
-Tensors of an event are `<namespace>/<event id>.k` and `.v`, each `[L, T, H, D]` (letters in `v14.types`), and where its
-trace has an engram, `.e.<field>` for each field of that. The file's metadata has one key, `v14`, so that equal traces
-make equal bytes: format version and weights id, as JSON.
+Tensors of an event are `<namespace>/<event id>.k` and `.v`, and where its trace has an engram, `.e.<field>` for each
+field of that. A trace that lies there as it was computed has keys and values `[L, T, H, D]` (letters in `v14.types`);
+in any other form (`v14.codecs.form`) each tensor is a run of uint8, its rows one behind the other (`v14.store.packing`).
+The file's metadata has one key, `v14`, so that equal traces make equal bytes: format version, weights id, and where
+records are sealed the segment's data key, sealed itself, as JSON.
 """
 
+import itertools
 import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from v14.errors import StoreVersionError, TraceCorruptError
+from v14.codecs.form import NATIVE, Form
+from v14.errors import StoreKeyError, StoreVersionError, TraceCorruptError
 from v14.store.foundation import Blobs
 from v14.store.header import Header, Place, damaged, read_header
+from v14.store.packing import (
+    KEYS,
+    VALUES,
+    Rows,
+    fitting,
+    key_rows,
+    pack,
+    packed_spec,
+    row_digests,
+    row_sizes,
+    unpack,
+    unpack_keys,
+)  # fmt: skip
 from v14.store.pending import Key
-from v14.store.spec import DTYPES, Part, Spec, digest
-from v14.types import Engram, Trace
+from v14.store.seal import Cipher, context
+from v14.store.spec import DTYPES, Spec, digest, dtype_name
+from v14.store.vault import Vault
+from v14.types import Trace
 
 SEGMENT_VERSION = 1
+SEALED_VERSION = 2
+"""Of a segment whose records are sealed."""
 METADATA_KEY = "v14"
 MAX_HEADERS = 256
 """Segments whose headers are kept in memory."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is kept in memory of a segment."""
+
+    header: Header
+    cipher: Cipher | None
+
+
 def tensor_names(namespace: str, event_id: str) -> tuple[str, str]:
     """Names of an event's keys and values; an id holds no `/`, so no two namespaces share one."""
-    return f"{namespace}/{event_id}.k", f"{namespace}/{event_id}.v"
+    return f"{namespace}/{event_id}.{KEYS}", f"{namespace}/{event_id}.{VALUES}"
 
 
 def engram_name(namespace: str, event_id: str, field: str) -> str:
@@ -39,119 +69,181 @@ def engram_name(namespace: str, event_id: str, field: str) -> str:
 class Segments:
     """The segments of one store: traces in, traces out, every byte of them checked."""
 
-    def __init__(self, blobs: Blobs, weights_id: str) -> None:
-        self.blobs, self._weights_id = blobs, weights_id
-        self._headers: OrderedDict[str, Header] = OrderedDict()
+    def __init__(self, blobs: Blobs, weights_id: str, vault: Vault | None = None) -> None:
+        """With a `vault`, everything that is written is sealed."""
+        self.blobs, self._weights_id, self._vault = blobs, weights_id, vault
+        self._known: OrderedDict[str, Known] = OrderedDict()
         self._lock = threading.Lock()
 
-    def write(self, name: str, traces: Mapping[Key, Trace]) -> None:
-        """Write the traces to a segment, whole or not at all. Raises `OSError`."""
+    def write(self, name: str, traces: Mapping[Key, Trace], forms: Mapping[Key, Form] | None = None) -> dict[Key, Spec]:
+        """Write the traces to a segment, whole or not at all; what the catalog is to know of each. Raises `OSError`.
+
+        `forms` are those wanted, by default as computed; a trace that one does not fit comes nearest to it.
+        """
+        stated: dict[str, object] = {"version": SEGMENT_VERSION, "weights_id": self._weights_id}
+        cipher = None
+        if self._vault is not None:
+            key_text, cipher = self._vault.new_segment_key()
+            stated |= {"version": SEALED_VERSION, "key": key_text}
         tensors: dict[str, torch.Tensor] = {}
+        specs: dict[Key, Spec] = {}
         storages: set[int] = set()
         for key, trace in traces.items():
-            for tensor_name, tensor in _named(key, trace):
+            form = fitting(trace, NATIVE if forms is None else forms[key])
+            specs[key], parts = self._parts(key, trace, form, cipher)
+            for part, tensor in parts:
                 # safetensors refuses tensors that share memory
                 shared = tensor.untyped_storage().data_ptr() in storages
-                tensors[tensor_name] = tensor.contiguous().clone() if shared else tensor.contiguous()
+                tensors[_name(key, part)] = tensor.contiguous().clone() if shared else tensor.contiguous()
                 storages.add(tensor.untyped_storage().data_ptr())
         self.forget(name)
-        stated = json.dumps({"version": SEGMENT_VERSION, "weights_id": self._weights_id})
-        self.blobs.write(name, tensors, {METADATA_KEY: stated})
+        self.blobs.write(name, tensors, {METADATA_KEY: json.dumps(stated)})
+        return specs
 
     def trace(self, name: str, key: Key, spec: Spec) -> Trace:
-        """The trace of an event. Raises `TraceCorruptError`, `StoreVersionError`, `StoreError`."""
-        parts = {} if spec.engram is None else spec.engram
-        names = [*tensor_names(*key), *(engram_name(*key, field) for field in parts)]
-        places = [self._place(name, tensor_name) for tensor_name in names]
+        """The trace of an event. Raises `TraceCorruptError`, `StoreVersionError`, `StoreError`, and
+        `TraceNotKeptError` where not all of it was kept."""
+        sizes = row_sizes(spec)
+        places = [self._place(name, key, part, spec, sum(sizes[part])) for part in sizes]
         data = self.blobs.read(name, [(place.start, place.end) for place in places])
-        keys, values, *engram = (
-            self._tensor(name, place.dtype, place.shape, part) for place, part in zip(places, data, strict=True)
-        )
-        for half, tensor in enumerate((keys, values)):
-            self._check(name, names[half], spec, half, range(spec.shape[0]), tensor)
-        for tensor_name, part, tensor in zip(names[2:], parts.values(), engram, strict=True):
-            self._check_part(name, tensor_name, part, tensor)
-        fields = dict(zip(parts, engram, strict=True))
-        return Trace(keys=keys, values=values, engram=Engram(**fields) if fields else None)
+        rows: Rows = {
+            part: self._rows(name, key, part, spec, range(len(sizes[part])), self._split(name, sizes[part], one))
+            for part, one in zip(sizes, data, strict=True)
+        }
+        return unpack(spec, rows)
 
     def keys(self, name: str, key: Key, spec: Spec, slots: Sequence[int]) -> torch.Tensor:
         """Keys `[len(slots), T, H, D]` of some layers; nothing else is read. Raises as `trace`."""
-        tensor_name, _ = tensor_names(*key)
-        place = self._place(name, tensor_name)
-        layer_bytes = (place.end - place.start) // max(1, place.shape[0])
-        starts = [place.start + slot * layer_bytes for slot in slots]
-        data = self.blobs.read(name, [(start, start + layer_bytes) for start in starts])
-        layers = [self._tensor(name, place.dtype, place.shape[1:], part) for part in data]
-        keys = torch.stack(layers) if layers else torch.empty((0, *place.shape[1:]), dtype=place.dtype)
-        self._check(name, tensor_name, spec, 0, slots, keys, shape=place.shape)
-        return keys
+        numbers, sizes = key_rows(spec, slots), row_sizes(spec)[KEYS]
+        place = self._place(name, key, KEYS, spec, sum(sizes))
+        starts = [place.start, *itertools.accumulate(sizes, initial=place.start)][1:]
+        data = self.blobs.read(name, [(starts[number], starts[number] + sizes[number]) for number in numbers])
+        found = [
+            row for number, one in zip(numbers, data, strict=True) for row in self._split(name, [sizes[number]], one)
+        ]
+        return unpack_keys(spec, slots, self._rows(name, key, KEYS, spec, numbers, found))
 
     def forget(self, name: str) -> None:
         """Ask for a segment's header again when it is read next."""
         with self._lock:
-            self._headers.pop(name, None)
+            self._known.pop(name, None)
 
-    def _place(self, name: str, tensor_name: str) -> Place:
-        with self._lock:
-            header = self._headers.get(name)
-        if header is None:
-            header = read_header(self.blobs, name)
-            _check_metadata(self.blobs.where(name), header.metadata, self._weights_id)
-            with self._lock:
-                self._headers[name] = header
-                while len(self._headers) > MAX_HEADERS:
-                    self._headers.popitem(last=False)
+    def _parts(
+        self, key: Key, trace: Trace, form: Form, cipher: Cipher | None
+    ) -> tuple[Spec, Iterator[tuple[str, torch.Tensor]]]:
+        if form == NATIVE and cipher is None:
+            return Spec.of(trace), _plain(trace)
+        form = Form(codec=form.codec, fine=form.fine, only=form.only, sealed=cipher is not None)
+        rows = pack(trace, form)
+        if cipher is not None:
+            dtype, shape = dtype_name(trace.keys), tuple(trace.keys.shape)
+            rows = {
+                part: [
+                    _tensor(cipher.seal(row.numpy(), self._what(key, part, number, dtype, shape, form)))
+                    for number, row in enumerate(of_part)
+                ]
+                for part, of_part in rows.items()
+            }
+        runs = ((part, torch.cat([torch.empty(0, dtype=torch.uint8), *one])) for part, one in rows.items())
+        return packed_spec(trace, form, rows), runs
+
+    def _place(self, name: str, key: Key, part: str, spec: Spec, num_bytes: int) -> Place:
+        """Where a part lies, if it has the shape that the catalog says."""
+        header = self._segment(name).header
+        tensor_name = _name(key, part)
         if tensor_name not in header.places:
             raise damaged(self.blobs, name, f"it does not hold {tensor_name}")
-        return header.places[tensor_name]
+        place = header.places[tensor_name]
+        shape: tuple[int, ...] = (num_bytes,)
+        dtype = torch.uint8
+        if spec.form == NATIVE:
+            engram = None if part in (KEYS, VALUES) else (spec.engram or {})[part.removeprefix("e.")]
+            shape, dtype = (engram or spec).shape, DTYPES[(engram or spec).dtype]
+        where = f"{self.blobs.where(name)}: {tensor_name}"
+        if place.shape != shape:
+            raise TraceCorruptError(f"{where} has shape {list(place.shape)}, the catalog says {list(shape)}")
+        if place.dtype != dtype:
+            raise TraceCorruptError(f"{where} is not what was stored: it is {place.dtype}, the catalog says {dtype}")
+        return place
 
-    def _tensor(self, name: str, dtype: torch.dtype, shape: tuple[int, ...], data: bytes | memoryview) -> torch.Tensor:
-        out = torch.empty(shape, dtype=dtype)
-        if memoryview(data).nbytes != out.nbytes:
+    def _split(self, name: str, sizes: Sequence[int], data: bytes | memoryview) -> Sequence[torch.Tensor]:
+        if memoryview(data).nbytes != sum(sizes):
             raise damaged(self.blobs, name, "it ends too early")
-        if out.numel():
-            out.view(-1).view(torch.uint8).numpy()[:] = np.frombuffer(data, np.uint8)
-        return out
+        return torch.split(_tensor(data), list(sizes)) if sizes else ()
 
-    def _check(
-        self, name: str, tensor_name: str, spec: Spec, half: int, slots: Sequence[int], layers: torch.Tensor,
-        shape: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
-        """Layers `[len(slots), T, H, D]` of a tensor of `shape` (theirs, if not given); half 0 is keys, 1 is values."""
-        shape = tuple(layers.shape) if shape is None else shape
-        where = f"{self.blobs.where(name)}: {tensor_name}"
-        if shape != spec.shape:
-            raise TraceCorruptError(f"{where} has shape {list(shape)}, the catalog says {list(spec.shape)}")
-        for slot, layer in zip(slots, layers, strict=True):
-            if layer.dtype != DTYPES[spec.dtype] or not spec.check(layer, half * spec.shape[0] + slot):
-                raise TraceCorruptError(f"{where}, layer {slot}, is not what was stored")
+    def _rows(
+        self, name: str, key: Key, part: str, spec: Spec, numbers: Sequence[int], rows: Sequence[torch.Tensor]
+    ) -> Sequence[torch.Tensor]:
+        """Rows of a part, checked against their digests and opened."""
+        digests = row_digests(spec, part)
+        for number, row in zip(numbers, rows, strict=True):
+            if number >= len(digests) or digest(row) != digests[number]:
+                layer = f", layer {number}," if part in (KEYS, VALUES) else ""
+                raise TraceCorruptError(f"{self.blobs.where(name)}: {_name(key, part)}{layer} is not what was stored")
+        if not spec.form.sealed:
+            return rows
+        cipher = self._segment(name).cipher
+        if cipher is None:
+            raise damaged(self.blobs, name, "its records are sealed and it states no key")
+        return [
+            _tensor(cipher.open(row.numpy(), self._what(key, part, number, spec.dtype, spec.shape, spec.form)))
+            for number, row in zip(numbers, rows, strict=True)
+        ]
 
-    def _check_part(self, name: str, tensor_name: str, part: Part, tensor: torch.Tensor) -> None:
-        where = f"{self.blobs.where(name)}: {tensor_name}"
-        if str(tensor.dtype) != f"torch.{part.dtype}" or tuple(tensor.shape) != part.shape:
-            raise TraceCorruptError(f"{where} is {tensor.dtype} {list(tensor.shape)}, the catalog says {part}")
-        if digest(tensor) != part.digest:
-            raise TraceCorruptError(f"{where} is not what was stored")
+    def _what(self, key: Key, part: str, number: int, dtype: str, shape: tuple[int, ...], form: Form) -> bytes:
+        """What a sealed row is of."""
+        return context(self._weights_id, *key, part, number, dtype, shape, form.text)
+
+    def _segment(self, name: str) -> Known:
+        with self._lock:
+            known = self._known.get(name)
+        if known is None:
+            header = read_header(self.blobs, name)
+            stated = _stated(self.blobs.where(name), header.metadata, self._weights_id)
+            cipher = None
+            if stated["version"] == SEALED_VERSION:
+                if self._vault is None:
+                    raise StoreKeyError(f"{self.blobs.where(name)} is encrypted and no key was given")
+                cipher = self._vault.segment_cipher(stated.get("key"))
+            known = Known(header=header, cipher=cipher)
+            with self._lock:
+                self._known[name] = known
+                while len(self._known) > MAX_HEADERS:
+                    self._known.popitem(last=False)
+        return known
 
 
-def _named(key: Key, trace: Trace) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of a trace under their names."""
-    yield from zip(tensor_names(*key), (trace.keys, trace.values), strict=True)
+def _name(key: Key, part: str) -> str:
+    return f"{key[0]}/{key[1]}.{part}"
+
+
+def _plain(trace: Trace) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a trace by part."""
+    yield KEYS, trace.keys
+    yield VALUES, trace.values
     if trace.engram is not None:
         for field, tensor in trace.engram.tensors().items():
-            yield engram_name(*key, field), tensor
+            yield f"e.{field}", tensor
 
 
-def _check_metadata(path: str, metadata: Mapping[str, str], weights_id: str) -> None:
+def _tensor(data: bytes | memoryview) -> torch.Tensor:
+    """A copy of bytes as `[B]` uint8."""
+    out = torch.empty(memoryview(data).nbytes, dtype=torch.uint8)
+    out.numpy()[:] = np.frombuffer(data, np.uint8)
+    return out
+
+
+def _stated(path: str, metadata: Mapping[str, str], weights_id: str) -> Mapping[str, object]:
     try:
         stated = json.loads(metadata[METADATA_KEY])
         version, owner = stated["version"], stated["weights_id"]
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise TraceCorruptError(f"{path} does not say which format and weights it is of") from error
-    if version != SEGMENT_VERSION:
+    if version not in (SEGMENT_VERSION, SEALED_VERSION):
         raise StoreVersionError(
-            f"{path} has format {version!r}, this package reads {SEGMENT_VERSION}. "
+            f"{path} has format {version!r}, this package reads {SEGMENT_VERSION} and {SEALED_VERSION}. "
             "Use the package version that wrote it."
         )
     if owner != weights_id:
         raise TraceCorruptError(f"{path} belongs to the weights {owner}, not to {weights_id}")
+    return dict(stated)

@@ -1,11 +1,13 @@
 """What the catalog knows about a trace before it is read: dtypes, shapes and digests of its tensors."""
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from v14.codecs.form import NATIVE, Form
 from v14.types import Trace
 
 DIGEST_BYTES = 8
@@ -25,39 +27,47 @@ class Part:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "Part":
         """Raises `ValueError` for a dtype that segments do not hold."""
-        return cls(dtype=_dtype_name(tensor), shape=tuple(tensor.shape), digest=digest(tensor))
+        return cls(dtype=dtype_name(tensor), shape=tuple(tensor.shape), digest=digest(tensor))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tensor."""
+        return math.prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """What the catalog knows about a trace: dtype name, shape `(L, T, H, D)`, digests of keys then values by layer.
 
-    `engram` has the parts by field name, and is None where the trace has no engram.
+    `engram` has the parts by field name, and is None where the trace has no engram. `form` is how it lies on disk;
+    digests are of the bytes there.
     """
 
     dtype: str
     shape: tuple[int, ...]
     digests: bytes
     engram: Mapping[str, Part] | None = None
+    form: Form = NATIVE
 
     @classmethod
     def of(cls, trace: Trace) -> "Spec":
-        """The spec of a trace. Raises `ValueError` for a dtype that segments do not hold."""
+        """The spec of a trace that lies on disk as it is. Raises `ValueError` for a dtype that segments do not hold."""
         digests = b"".join(digest(layer) for tensor in (trace.keys, trace.values) for layer in tensor)
         parts = None
         if trace.engram is not None:
             parts = {name: Part.of(tensor) for name, tensor in trace.engram.tensors().items()}
-        return cls(dtype=_dtype_name(trace.keys), shape=tuple(trace.keys.shape), digests=digests, engram=parts)
+        return cls(dtype=dtype_name(trace.keys), shape=tuple(trace.keys.shape), digests=digests, engram=parts)
 
-    def check(self, layer: torch.Tensor, place: int) -> bool:
-        """Whether a layer's keys (place = slot) or values (place = L + slot), `[T, H, D]`, are what was stored."""
-        return digest(layer) == self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
+    @property
+    def layer_digests(self) -> Sequence[bytes]:
+        """`digests` one by one."""
+        return [self.digests[start : start + DIGEST_BYTES] for start in range(0, len(self.digests), DIGEST_BYTES)]
 
 
 def check_dtypes(trace: Trace) -> None:
     """Raise `ValueError` where a trace has a dtype that segments do not hold."""
     for tensor in (trace.keys, *(trace.engram.tensors().values() if trace.engram else ())):
-        _dtype_name(tensor)
+        dtype_name(tensor)
 
 
 def digest(tensor: torch.Tensor) -> bytes:
@@ -66,7 +76,7 @@ def digest(tensor: torch.Tensor) -> bytes:
     return hashlib.sha256(data).digest()[:DIGEST_BYTES]
 
 
-def _dtype_name(tensor: torch.Tensor) -> str:
+def dtype_name(tensor: torch.Tensor) -> str:
     """The catalog's word for a dtype. Raises `ValueError` for one that segments do not hold."""
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES:
