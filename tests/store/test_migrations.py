@@ -1,6 +1,6 @@
 """Stores that older packages wrote: read as they are, brought to the present format when a server opens them.
 
-`format1` and `format2` hold what the package of that time wrote; one is kept of each format when the next one comes.
+`format1` to `format3` hold what the package of that time wrote; one is kept of each format when the next one comes.
 """
 
 import shutil
@@ -21,7 +21,7 @@ from v14.store.view import views
 
 @dataclass
 class Kept:
-    """An old store in `home`; event 1 was recalled at 50, and format 2 also has the namespace `work`."""
+    """An old store in `home`; event 1 was recalled at 50, and formats from 2 on also have the namespace `work`."""
 
     home: Path
     version: int
@@ -39,7 +39,7 @@ class Kept:
             return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
-@pytest.fixture(params=[1, 2], ids=["format1", "format2"])
+@pytest.fixture(params=[1, 2, 3], ids=["format1", "format2", "format3"])
 def kept(request, tmp_path: Path) -> Kept:
     layout = Layout.of(tmp_path, WEIGHTS)
     layout.make()
@@ -66,7 +66,7 @@ def test_looking_leaves_the_format(kept: Kept) -> None:
 
 def test_it_is_read_and_written_to(kept: Kept, opened: Opener) -> None:
     store = opened()
-    assert kept.stated() == CATALOG_VERSION == 3
+    assert kept.stated() == CATALOG_VERSION == 4
     for namespace, numbers in kept.numbers.items():
         assert store.events(namespace) == [made(number, namespace)[0] for number in numbers]
     store.put([made(4)])
@@ -82,7 +82,7 @@ def test_it_is_read_and_written_to(kept: Kept, opened: Opener) -> None:
     with closing(sqlite3.connect(kept.catalog)) as catalog:
         sql = "SELECT recalled_at, codec FROM events WHERE said_at = 1"
         assert catalog.execute(sql).fetchall() == [(50.0, "")]
-        for table in ("links", "policies", "audit"):
+        for table in ("links", "policies", "audit", "keys"):
             assert catalog.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 

@@ -1,8 +1,9 @@
 """Keys or values layer by layer as rows of bytes, each in its own codec, one behind the other.
 
-8 bits: keys in groups of at most 64 tokens channel by channel, values in groups of at most 128 channels token by token.
-4 bits: groups of half that. With its two fp16 numbers a group of 32 costs 5 bits an element, one of 64 in 8 bits 8.5
-(values: 8.25). `benchmarks/trace_size.py` measures what other groups would do.
+In 8 bits a group of keys is an event's whole length (at most 128 tokens), one of values 128 channels: 8.25 bits an
+element with the group's two fp16 numbers. In 4 bits keys want shorter groups, 32 tokens (5 bits), because their channels
+turn with the position; values have 64 channels (4.5 bits). Keys could be turned back before and need no shorter groups
+then, but in 32 tokens that gains nothing (LOG.md, 2026-11-30).
 """
 
 import math
@@ -18,10 +19,10 @@ from v14.errors import TraceCorruptError
 Half = Literal["keys", "values"]
 
 GROUPINGS: dict[tuple[Codec, Half], Grouping] = {
-    ("int8", "keys"): Grouping(bits=8, axis=0, size=64),
+    ("int8", "keys"): Grouping(bits=8, axis=0, size=128),
     ("int8", "values"): Grouping(bits=8, axis=2, size=128),
     ("int4", "keys"): Grouping(bits=4, axis=0, size=32),
-    ("int4", "values"): Grouping(bits=4, axis=2, size=32),
+    ("int4", "values"): Grouping(bits=4, axis=2, size=64),
 }
 
 

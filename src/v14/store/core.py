@@ -12,11 +12,13 @@ from v14.errors import StoreError, StoreUnavailableError, TraceCorruptError
 from v14.store.changes import Changes
 from v14.store.contract import StoreStats
 from v14.store.foundation import CatalogContract
+from v14.store.keeping import KEEP_EVERYTHING, Keeping
 from v14.store.links import link_key, link_of
 from v14.store.pending import Batch, Key, Renewal, Waiting
 from v14.store.row import Row
 from v14.store.segments import Segments
 from v14.store.spec import Spec, check_dtypes
+from v14.store.vault import Vault
 from v14.store.writer import Writer
 from v14.types import Event, Link, Trace
 
@@ -44,8 +46,13 @@ class CoreStore:
         self, catalog: CatalogContract, segments: Segments, *,
         name: Callable[[int], str], clock: Callable[[], float],
         batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        keeping: Keeping = KEEP_EVERYTHING, vault: Vault | None = None,
     ) -> None:  # fmt: skip
-        """`name` gives the name of the next segment after so many commits of segments; `clock` gives Unix seconds."""
+        """`name` gives the name of the next segment after so many commits of segments; `clock` gives Unix seconds.
+
+        `vault` is the one that `segments` seal with, None for a store that is not encrypted.
+        """
+        self._keeping, self._vault = keeping, vault
         self._catalog, self._segments, self._name, self._clock = catalog, segments, name, clock
         self._num_committed = 0
         self._writer = Writer(self._commit, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s)
@@ -203,11 +210,12 @@ class CoreStore:
         rows = []
         if batch.events:
             name = self._name(self._num_committed)
-            self._segments.write(name, {key: waiting.trace for key, waiting in batch.events.items()})
+            traces = {key: waiting.trace for key, waiting in batch.events.items()}
+            specs = self._segments.write(name, traces, self._keeping.form)
             now = self._clock()
             rows = [
-                Row.of(entry.event, Spec.of(entry.trace), name, stored_at=now, recalled_at=entry.recalled_at)
-                for entry in batch.events.values()
+                Row.of(entry.event, specs[key], name, stored_at=now, recalled_at=entry.recalled_at, vault=self._vault)
+                for key, entry in batch.events.items()
             ]
         self._catalog.commit(rows, batch.renewals, batch.links)
         self._num_committed += bool(rows)
@@ -258,7 +266,7 @@ class CoreStore:
     def _decode(self, row: Row) -> Event | None:
         """The row's event, or None after setting aside a row that does not match its id."""
         try:
-            return row.event()
+            return row.event(self._vault)
         except ValueError as error:
             self._set_aside(row, error)
             return None
@@ -272,8 +280,8 @@ class CoreStore:
 
     def _whole(self, row: Row) -> bool:
         try:
-            row.event()
-            self._read(row)
+            row.event(self._vault)
+            self._segments.read(row.segment, row.key, row.spec)
         except TraceCorruptError:
             return False
         except StoreError:

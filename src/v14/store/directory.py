@@ -9,8 +9,12 @@ from v14.errors import StoreError
 from v14.store.catalog import Catalog
 from v14.store.core import BATCH_BYTES, MAX_FAILED_BYTES, RETRY_S, CoreStore
 from v14.store.files import FileBlobs
+from v14.store.foundation import open_vault
+from v14.store.keeping import KEEP_EVERYTHING, Keeping
 from v14.store.layout import HOME_VARIABLE, Layout, segment_name, segment_number
+from v14.store.seal import MasterKey
 from v14.store.segments import Segments
+from v14.store.vault import Vault
 
 
 class DirectoryStore(CoreStore):
@@ -19,6 +23,7 @@ class DirectoryStore(CoreStore):
     def __init__(
         self, layout: Layout, catalog: Catalog, segments: Segments, descriptor: int, *,
         clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        keeping: Keeping, vault: Vault | None,
     ) -> None:  # fmt: skip
         """Use `open`."""
         self._layout, self._descriptor = layout, descriptor
@@ -28,6 +33,7 @@ class DirectoryStore(CoreStore):
         super().__init__(
             catalog, segments, name=lambda num_committed: segment_name(first + num_committed),
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+            keeping=keeping, vault=vault,
         )  # fmt: skip
 
     @classmethod
@@ -35,13 +41,15 @@ class DirectoryStore(CoreStore):
         cls, home: Path, weights_id: str, *,
         clock: Callable[[], float] = time.time, fsync: bool = True,
         batch_bytes: int = BATCH_BYTES, max_failed_bytes: int = MAX_FAILED_BYTES, retry_s: float = RETRY_S,
+        keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None,
     ) -> "DirectoryStore":  # fmt: skip
         """Open or create the store of `weights_id` under `home` for reading and writing.
 
         `fsync=False` gives up surviving a power cut (not: surviving the end of the process). `batch_bytes` bounds
         the traces of one segment file, `max_failed_bytes` those that wait in memory while the disk cannot be
-        written; `retry_s` is the first pause after such a failure. Raises `StoreError`, and `StoreVersionError`
-        for files of another format.
+        written; `retry_s` is the first pause after such a failure. With a `master` key what is written is encrypted
+        from now on. Raises `StoreError`, `StoreVersionError` for files of another format, and `StoreKeyError` for an
+        encrypted store without its key.
         """
         layout = Layout.of(home, weights_id)
         descriptor, catalog = -1, None
@@ -50,11 +58,13 @@ class DirectoryStore(CoreStore):
             descriptor = layout.acquire()
             catalog = Catalog(layout.catalog, weights_id, fsync=fsync)
             blobs = FileBlobs(layout.segments, fsync=fsync)
+            vault = open_vault(catalog, weights_id, master)
             # What no row names is the remainder of a commit that never came.
             blobs.remove(blobs.list().keys() - catalog.segments())
             return cls(
-                layout, catalog, Segments(blobs, weights_id), descriptor,
+                layout, catalog, Segments(blobs, weights_id, vault), descriptor,
                 clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+                keeping=keeping, vault=vault,
             )  # fmt: skip
         except BaseException as error:
             if catalog is not None:

@@ -15,7 +15,8 @@ from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key, Renewal
 from v14.store.policies import Policy
 from v14.store.row import Row
-from v14.store.vault import StoreKey
+from v14.store.seal import MasterKey
+from v14.store.vault import StoreKey, Vault
 
 
 class CatalogContract(Protocol):
@@ -109,3 +110,12 @@ class Blobs(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+
+
+def open_vault(catalog: CatalogContract, weights_id: str, master: MasterKey | None) -> Vault | None:
+    """The keys of a store, made where a master key is given for one that has none. Raises `StoreKeyError`."""
+    vault = Vault.open(weights_id, catalog.keys(), master)
+    if vault is None and master is not None:
+        vault = Vault.new(weights_id)
+        catalog.set_keys(vault.stored(master))
+    return vault

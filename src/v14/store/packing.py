@@ -7,7 +7,7 @@ e.<field>    one, the field's bytes                          the field
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -32,28 +32,75 @@ def fitting(trace: Trace, wanted: Form) -> Form:
     return wanted.native()
 
 
-def pack(trace: Trace, form: Form) -> Rows:
-    """The rows of a trace, not sealed."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packed:
+    """A trace in a form, its rows open: what can be written, sealed or not, without being encoded once more.
+
+    `engram` has dtype name and shape of each field, None where there is none.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    form: Form
+    rows: Rows
+    engram: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
+
+    @classmethod
+    def of(cls, spec: Spec, rows: Rows) -> "Packed":
+        """What was read, with its rows opened."""
+        engram = None if spec.engram is None else {name: (p.dtype, p.shape) for name, p in spec.engram.items()}
+        form = replace(spec.form, sealed=False)
+        return cls(dtype=spec.dtype, shape=spec.shape, form=form, rows=rows, engram=engram)
+
+    def spec(self, rows: Rows, *, sealed: bool) -> Spec:
+        """What the catalog is to know where these rows, those of this trace, lie on disk, `sealed` or not."""
+        engram = None
+        if self.engram is not None:
+            engram = {
+                field: Part(dtype=dtype, shape=shape, digest=digest(rows[ENGRAM + field][0]))
+                for field, (dtype, shape) in self.engram.items()
+            }
+        digests = b"".join(digest(row) for part in (KEYS, VALUES) for row in rows.get(part, ()))
+        form = replace(self.form, sealed=sealed)
+        return Spec(dtype=self.dtype, shape=self.shape, digests=digests, engram=engram, form=form)
+
+    def trace(self) -> Trace:
+        """The trace. Raises `TraceNotKeptError` where only voters' keys were kept."""
+        if self.form.only is not None:
+            raise TraceNotKeptError("only the voters' keys of this event were kept: it can be read again, not placed")
+        num_layers, *layer = self.shape
+        of_layer, dtype = (layer[0], layer[1], layer[2]), DTYPES[self.dtype]
+        keys = decode_layers(self.rows[KEYS], _key_codecs(self.form, range(num_layers)), "keys", of_layer, dtype)
+        values = decode_layers(self.rows[VALUES], [self.form.codec] * num_layers, "values", of_layer, dtype)
+        return Trace(keys=keys, values=values, engram=Engram(**dict(self._fields())) if self.engram else None)
+
+    def _fields(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for field, (dtype, shape) in (self.engram or {}).items():
+            [row] = self.rows[ENGRAM + field]
+            tensor = torch.empty(shape, dtype=DTYPES[dtype])
+            if tensor.numel():
+                tensor.view(-1).view(torch.uint8).copy_(row)
+            yield field, tensor
+
+
+def pack(trace: Trace, form: Form) -> Packed:
+    """A trace in a form (`fitting`)."""
     slots = list(form.key_slots(trace.keys.shape[0]))
     rows = {KEYS: encode_layers(trace.keys[slots], _key_codecs(form, slots), "keys")}
+    engram = None
     if form.only is None:
         rows[VALUES] = encode_layers(trace.values, [form.codec] * len(trace.values), "values")
         if trace.engram is not None:
-            rows |= {ENGRAM + field: [_raw(tensor)] for field, tensor in trace.engram.tensors().items()}
-    return rows
-
-
-def packed_spec(trace: Trace, form: Form, rows: Rows) -> Spec:
-    """What the catalog is to know of a trace whose rows, sealed or not, are these."""
-    engram = None
-    if trace.engram is not None and form.only is None:
-        engram = {
-            field: replace(Part.of(tensor), digest=digest(rows[ENGRAM + field][0]))
-            for field, tensor in trace.engram.tensors().items()
-        }
-    digests = b"".join(digest(row) for part in (KEYS, VALUES) for row in rows.get(part, ()))
-    shape = tuple(trace.keys.shape)
-    return Spec(dtype=dtype_name(trace.keys), shape=shape, digests=digests, engram=engram, form=form)
+            fields = trace.engram.tensors()
+            rows |= {ENGRAM + field: [_raw(tensor)] for field, tensor in fields.items()}
+            engram = {field: (dtype_name(tensor), tuple(tensor.shape)) for field, tensor in fields.items()}
+    return Packed(
+        dtype=dtype_name(trace.keys),
+        shape=tuple(trace.keys.shape),
+        form=replace(form, sealed=False),
+        rows=rows,
+        engram=engram,
+    )
 
 
 def row_sizes(spec: Spec) -> Mapping[str, Sequence[int]]:
@@ -89,34 +136,9 @@ def key_rows(spec: Spec, slots: Sequence[int]) -> Sequence[int]:
 
 def unpack_keys(spec: Spec, slots: Sequence[int], rows: Sequence[torch.Tensor]) -> torch.Tensor:
     """Keys `[len(slots), T, H, D]` of opened rows."""
-    return decode_layers(rows, _key_codecs(spec.form, slots), "keys", _layer(spec), DTYPES[spec.dtype])
-
-
-def unpack(spec: Spec, rows: Rows) -> Trace:
-    """The trace of opened rows. Raises `TraceNotKeptError` where only voters' keys were kept."""
-    if spec.form.only is not None:
-        raise TraceNotKeptError("only the voters' keys of this event were kept: it can be read again, not placed")
-    num_layers = spec.shape[0]
-    values = [spec.form.codec] * num_layers
-    return Trace(
-        keys=unpack_keys(spec, range(num_layers), rows[KEYS]),
-        values=decode_layers(rows[VALUES], values, "values", _layer(spec), DTYPES[spec.dtype]),
-        engram=Engram(**dict(_fields(spec, rows))) if spec.engram else None,
-    )
-
-
-def _fields(spec: Spec, rows: Rows) -> Iterator[tuple[str, torch.Tensor]]:
-    for field, part in (spec.engram or {}).items():
-        [row] = rows[ENGRAM + field]
-        tensor = torch.empty(part.shape, dtype=DTYPES[part.dtype])
-        if tensor.numel():
-            tensor.view(-1).view(torch.uint8).copy_(row)
-        yield field, tensor
-
-
-def _layer(spec: Spec) -> tuple[int, int, int]:
     _, num_tokens, num_heads, dim = spec.shape
-    return num_tokens, num_heads, dim
+    layer = num_tokens, num_heads, dim
+    return decode_layers(rows, _key_codecs(spec.form, slots), "keys", layer, DTYPES[spec.dtype])
 
 
 def _key_codecs(form: Form, slots: Sequence[int]) -> list[Codec]:

@@ -2,8 +2,8 @@
 
 Tensors of an event are `<namespace>/<event id>.k` and `.v`, and where its trace has an engram, `.e.<field>` for each
 field of that. A trace that lies there as it was computed has keys and values `[L, T, H, D]` (letters in `v14.types`);
-in any other form (`v14.codecs.form`) each tensor is a run of uint8, its rows one behind the other (`v14.store.packing`).
-The file's metadata has one key, `v14`, so that equal traces make equal bytes: format version, weights id, and where
+in any other form (`v14.codecs.form`) each tensor is a run of uint8, its rows one behind the other (`packing.py`). The
+file's metadata has one key, `v14`, so that equal traces make equal bytes: format version, weights id, and where
 records are sealed the segment's data key, sealed itself, as JSON.
 """
 
@@ -12,7 +12,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,22 +21,10 @@ from v14.codecs.form import NATIVE, Form
 from v14.errors import StoreKeyError, StoreVersionError, TraceCorruptError
 from v14.store.foundation import Blobs
 from v14.store.header import Header, Place, damaged, read_header
-from v14.store.packing import (
-    KEYS,
-    VALUES,
-    Rows,
-    fitting,
-    key_rows,
-    pack,
-    packed_spec,
-    row_digests,
-    row_sizes,
-    unpack,
-    unpack_keys,
-)  # fmt: skip
+from v14.store.packing import KEYS, VALUES, Packed, Rows, fitting, key_rows, pack, row_digests, row_sizes, unpack_keys
 from v14.store.pending import Key
 from v14.store.seal import Cipher, context
-from v14.store.spec import DTYPES, Spec, digest, dtype_name
+from v14.store.spec import DTYPES, Spec, digest
 from v14.store.vault import Vault
 from v14.types import Trace
 
@@ -75,10 +63,10 @@ class Segments:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._lock = threading.Lock()
 
-    def write(self, name: str, traces: Mapping[Key, Trace], forms: Mapping[Key, Form] | None = None) -> dict[Key, Spec]:
+    def write(self, name: str, traces: Mapping[Key, Trace | Packed], form: Form = NATIVE) -> dict[Key, Spec]:
         """Write the traces to a segment, whole or not at all; what the catalog is to know of each. Raises `OSError`.
 
-        `forms` are those wanted, by default as computed; a trace that one does not fit comes nearest to it.
+        `form` is the one wanted of traces; one that it does not fit comes nearest to it. What is `Packed` stays so.
         """
         stated: dict[str, object] = {"version": SEGMENT_VERSION, "weights_id": self._weights_id}
         cipher = None
@@ -89,7 +77,6 @@ class Segments:
         specs: dict[Key, Spec] = {}
         storages: set[int] = set()
         for key, trace in traces.items():
-            form = fitting(trace, NATIVE if forms is None else forms[key])
             specs[key], parts = self._parts(key, trace, form, cipher)
             for part, tensor in parts:
                 # safetensors refuses tensors that share memory
@@ -103,14 +90,18 @@ class Segments:
     def trace(self, name: str, key: Key, spec: Spec) -> Trace:
         """The trace of an event. Raises `TraceCorruptError`, `StoreVersionError`, `StoreError`, and
         `TraceNotKeptError` where not all of it was kept."""
+        return self.read(name, key, spec).trace()
+
+    def read(self, name: str, key: Key, spec: Spec) -> Packed:
+        """What was kept of a trace, checked and opened, in its form. Raises as `trace`, but `TraceNotKeptError`."""
         sizes = row_sizes(spec)
         places = [self._place(name, key, part, spec, sum(sizes[part])) for part in sizes]
         data = self.blobs.read(name, [(place.start, place.end) for place in places])
-        rows: Rows = {
+        rows = {
             part: self._rows(name, key, part, spec, range(len(sizes[part])), self._split(name, sizes[part], one))
             for part, one in zip(sizes, data, strict=True)
         }
-        return unpack(spec, rows)
+        return Packed.of(spec, rows)
 
     def keys(self, name: str, key: Key, spec: Spec, slots: Sequence[int]) -> torch.Tensor:
         """Keys `[len(slots), T, H, D]` of some layers; nothing else is read. Raises as `trace`."""
@@ -129,23 +120,30 @@ class Segments:
             self._known.pop(name, None)
 
     def _parts(
-        self, key: Key, trace: Trace, form: Form, cipher: Cipher | None
+        self, key: Key, trace: Trace | Packed, form: Form, cipher: Cipher | None
     ) -> tuple[Spec, Iterator[tuple[str, torch.Tensor]]]:
-        if form == NATIVE and cipher is None:
-            return Spec.of(trace), _plain(trace)
-        form = Form(codec=form.codec, fine=form.fine, only=form.only, sealed=cipher is not None)
-        rows = pack(trace, form)
-        if cipher is not None:
-            dtype, shape = dtype_name(trace.keys), tuple(trace.keys.shape)
-            rows = {
-                part: [
-                    _tensor(cipher.seal(row.numpy(), self._what(key, part, number, dtype, shape, form)))
-                    for number, row in enumerate(of_part)
-                ]
-                for part, of_part in rows.items()
-            }
+        """What the catalog is to know of a trace, and its tensors by part."""
+        if isinstance(trace, Trace):
+            form = fitting(trace, form)
+            if form == NATIVE and cipher is None:
+                return Spec.of(trace), _plain(trace)
+            trace = pack(trace, form)
+        if trace.form == NATIVE and cipher is None:
+            plain = trace.trace()
+            return Spec.of(plain), _plain(plain)
+        rows = trace.rows if cipher is None else self._sealed(key, trace, cipher)
         runs = ((part, torch.cat([torch.empty(0, dtype=torch.uint8), *one])) for part, one in rows.items())
-        return packed_spec(trace, form, rows), runs
+        return trace.spec(rows, sealed=cipher is not None), runs
+
+    def _sealed(self, key: Key, packed: Packed, cipher: Cipher) -> Rows:
+        form = replace(packed.form, sealed=True)
+        return {
+            part: [
+                _tensor(cipher.seal(row.numpy(), self._what(key, part, number, packed.dtype, packed.shape, form)))
+                for number, row in enumerate(rows)
+            ]
+            for part, rows in packed.rows.items()
+        }
 
     def _place(self, name: str, key: Key, part: str, spec: Spec, num_bytes: int) -> Place:
         """Where a part lies, if it has the shape that the catalog says."""
