@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 # A room imports rooms of a lower level, or of its own; rooms of one level must not import each other in a circle.
 LEVELS = (
     {"errors", "types", "geometry", "config", "home", "keys", "namespaces", "v14"},
-    {"events", "store", "recall", "reinstate", "models", "engram", "kernels"},
+    {"codecs", "events", "store", "recall", "reinstate", "models", "engram", "kernels"},
     {"profile"},
     {"memory"},
     {"engines.sglang", "engines.transformers", "engines", "upgrade"},

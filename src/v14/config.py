@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from v14.errors import OptionError
 from v14.home import Home, parse_home
@@ -20,6 +20,9 @@ ENV_PREFIX = "SGLANG_V14_"
 
 Mode = Literal["off", "read", "write", "both"]
 """What one request does with the memory."""
+
+Codec = Literal["native", "int8", "int4"]
+"""How keys and values lie in the store: as computed, or in so many bits (`v14.codecs`)."""
 
 Policy = Literal["open", "keyed", "required"]
 """Who says which namespace a request has (`v14.namespaces`)."""
@@ -47,7 +50,23 @@ class Options(BaseModel):
     engram_rank: int = Field(
         0, ge=0, le=MAX_EVENT_TOKENS, description="rank kept of an event's effect on recurrent states; 0 keeps none"
     )
+    trace: Literal["full", "voters"] = Field(
+        "full",
+        description="what is stored of an event's trace: all, or the keys that votes read",
+    )
+    trace_codec: Codec = Field("native", description="form of stored keys and values: native, int8 or int4")
+    idle_trace_codec: Codec = Field("native", description="form of those that nobody asked for in idle_days")
+    idle_days: float = Field(7.0, gt=0, description="days after which an event that was not said or recalled is idle")
     recall_while_decoding: Literal[False] = Field(False, description="not available yet: only false is accepted")
+
+    @model_validator(mode="after")
+    def _voters_are_read_again(self) -> "Options":
+        if self.trace == "voters" and self.reinstate != "reread":
+            raise ValueError(
+                f"trace 'voters' keeps nothing that reinstate {self.reinstate!r} could place; write reinstate 'reread' "
+                "or trace 'full'"
+            )
+        return self
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], source: str) -> "Options":
@@ -106,10 +125,8 @@ class Switches:
                 raise OptionError(f"unknown environment variable {name}; the memory knows {names}. Unset it.")
             name_here, parse = known[name.removeprefix(ENV_PREFIX)]
             values[name_here] = parse(name, text)
-        if (
-            len(keys := [ENV_PREFIX + name.upper() for name in ("key", "key_file", "key_command") if name in values])
-            > 1
-        ):
+        keys = [ENV_PREFIX + name.upper() for name in ("key", "key_file", "key_command") if name in values]
+        if len(keys) > 1:
             raise OptionError(f"{' and '.join(keys)} are set; the store has one key, unset the others")
         return cls(**values)
 

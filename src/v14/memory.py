@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import torch
 
+from v14.codecs.form import Form
 from v14.config import Switches
 from v14.engram import compress
 from v14.errors import StoreError, StoreUnavailableError
@@ -33,12 +34,15 @@ from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
 from v14.reinstate.transcripts import Placement, Transcripts
 from v14.store.contract import Store
+from v14.store.keeping import Keeping
+from v14.store.master import master_key
 from v14.store.opening import open_store
 from v14.types import Cue, Engram, Event, Plan, Span, Trace
 
 logger = logging.getLogger("v14")
 
 GIB = 2**30
+DAY_S = 86_400.0
 
 ReadKV = Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]
 """Keys and values `[L, T, H, D]` on the CPU of sequence positions [start, end), keys as the engine rotated them."""
@@ -71,11 +75,15 @@ class Memory:
     def open(cls, profile: Profile, switches: Switches, *, store: Store | None = None) -> "Memory":
         """Open the store under `switches.memory_home`, unless one is given.
 
-        A store that cannot be opened leaves a memory that is not `available`: the server serves without it.
+        A store that cannot be opened leaves a memory that is not `available`: the server serves without it. An
+        encrypted one without its key raises `StoreKeyError`.
         """
         if store is None:
+            master = master_key(switches)
             try:
-                store = open_store(switches.memory_home, profile.weights_id)
+                store = open_store(
+                    switches.memory_home, profile.weights_id, keeping=keeping_of(profile, switches), master=master
+                )
             except StoreError as error:
                 logger.error("memory is off: %s", error)
                 memory = cls(profile, switches, None, str(error))
@@ -137,6 +145,19 @@ class Memory:
         """Commit what is pending and close the store."""
         if self._store is not None:
             self._store.close()
+
+
+def keeping_of(profile: Profile, switches: Switches) -> Keeping:
+    """What the options and the environment say of the store. Keys of the voters' layers, which votes read, are never
+    in less than 8 bits."""
+    options, slots = profile.options, tuple(profile.voters.slots(profile.geometry))
+    form = Form(codec=options.trace_codec, fine=slots, only=slots if options.trace == "voters" else None)
+    return Keeping(
+        form=form,
+        idle=replace(form, codec=options.idle_trace_codec),
+        idle_s=options.idle_days * DAY_S,
+        max_bytes=None if switches.max_store_gb is None else int(switches.max_store_gb * GIB),
+    )
 
 
 class Session:

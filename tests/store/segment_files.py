@@ -24,3 +24,10 @@ def read_trace(path: Path, key: Key, spec: Spec, weights_id: str) -> Trace:
 
 def read_keys(path: Path, key: Key, spec: Spec, weights_id: str, slots: Sequence[int]) -> torch.Tensor:
     return Segments(FileBlobs(path.parent), weights_id).keys(path.name, key, spec, slots)
+
+
+def flip_last(path: Path) -> None:
+    """Change the last byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)

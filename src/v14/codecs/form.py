@@ -9,11 +9,10 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import cast
 
+from v14.config import Codec
 from v14.errors import TraceCorruptError
-
-Codec = Literal["native", "int8", "int4"]
 
 SEALED = "+aesgcm"
 _TEXT = re.compile(r"(int8|int4|)(?:;fine=([0-9,]{1,4096}))?(?:;only=([0-9,]{1,4096}))?(\+aesgcm)?")

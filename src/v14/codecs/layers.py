@@ -1,9 +1,8 @@
 """Keys or values layer by layer as rows of bytes, each in its own codec, one behind the other.
 
 In 8 bits a group of keys is an event's whole length (at most 128 tokens), one of values 128 channels: 8.25 bits an
-element with the group's two fp16 numbers. In 4 bits keys want shorter groups, 32 tokens (5 bits), because their channels
-turn with the position; values have 64 channels (4.5 bits). Keys could be turned back before and need no shorter groups
-then, but in 32 tokens that gains nothing (LOG.md, 2026-11-30).
+element with the group's two fp16 numbers. In 4 bits keys want shorter groups, 32 tokens (5 bits); values have 64
+channels (4.5 bits). Turning keys back to where every token stands at position 0 gains nothing (LOG.md, 2026-11-30).
 """
 
 import math
@@ -12,8 +11,8 @@ from typing import Literal
 
 import torch
 
-from v14.codecs.form import Codec
 from v14.codecs.groups import Grouping, decode, encode, quantizable
+from v14.config import Codec
 from v14.errors import TraceCorruptError
 
 Half = Literal["keys", "values"]

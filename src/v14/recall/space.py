@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from v14.errors import TraceCorruptError
+from v14.errors import TraceCorruptError, TraceNotKeptError
 from v14.geometry import Geometry
 from v14.recall.index import Index
 from v14.recall.voters import Voters
@@ -155,7 +155,7 @@ class Spaces:
                 continue
             try:
                 space.add(event, self._store.keys_of_layers(namespace, event.id, slots))
-            except TraceCorruptError as error:
+            except (TraceCorruptError, TraceNotKeptError) as error:
                 self.counters["corrupt_events"] += 1
                 logger.warning("event left out of the index: %s", error)
             except KeyError:  # forgotten since

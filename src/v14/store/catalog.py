@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from v14.store.links import LINKS, LinkChange, LinkKey, cut_links, read_links, w
 from v14.store.pending import Key, Renewal
 from v14.store.policies import POLICIES, Policy, read_policies, write_policy
 from v14.store.row import Row
-from v14.store.vault import KEYS, StoreKey
+from v14.store.vault import KEYS, StoreKey, read_keys
 
 SCHEMA = """
 CREATE TABLE store (version INTEGER NOT NULL, weights_id TEXT NOT NULL);
@@ -171,12 +171,13 @@ class Catalog:
     def keys(self) -> list[StoreKey]:
         """The store keys, wrapped; empty for a store that is not encrypted."""
         with self._snapshot() as reader:
-            found = reader.execute("SELECT number, master, wrapped FROM keys ORDER BY number").fetchall()
-        return [StoreKey(number=number, master=master, wrapped=wrapped) for number, master, wrapped in found]
+            return read_keys(reader)
 
-    def set_keys(self, keys: Iterable[StoreKey]) -> None:
-        """Replace the store keys, all or none. Raises `StoreError`."""
+    def set_keys(self, keys: Iterable[StoreKey], *, was: Sequence[StoreKey]) -> None:
+        """Replace the store keys `was`. Raises `StoreError`, also where they are others by now."""
         with self._writing, self._errors(), self._transaction():
+            if read_keys(self._writer) != list(was):
+                raise StoreError(f"{self._path}: the keys of the store were changed meanwhile; try again")
             self._writer.execute("DELETE FROM keys")
             self._writer.executemany("INSERT INTO keys VALUES (?, ?, ?)", (astuple(key) for key in keys))
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from v14.errors import StoreError, StoreUnavailableError, TraceCorruptError
+from v14.errors import StoreError, StoreKeyError, StoreUnavailableError, TraceCorruptError
 from v14.store.changes import Changes
 from v14.store.contract import StoreStats
 from v14.store.foundation import CatalogContract
@@ -267,6 +267,9 @@ class CoreStore:
         """The row's event, or None after setting aside a row that does not match its id."""
         try:
             return row.event(self._vault)
+        except StoreKeyError as error:
+            log.error("event %s of namespace %r is passed over: %s", row.id, row.namespace, error)
+            return None
         except ValueError as error:
             self._set_aside(row, error)
             return None

@@ -4,11 +4,13 @@ catalog    embedded: SQLite, one file (`catalog.py`)
 blobs      embedded: files of one directory (`files.py`)
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import torch
 
+from v14.errors import StoreError
 from v14.store.audit import Record
 from v14.store.changes import Changed
 from v14.store.links import LinkChange, LinkKey
@@ -58,8 +60,8 @@ class CatalogContract(Protocol):
     def keys(self) -> Sequence[StoreKey]:
         """The store keys, wrapped; empty for a store that is not encrypted."""
 
-    def set_keys(self, keys: Iterable[StoreKey]) -> None:
-        """Replace the store keys, all or none, durably."""
+    def set_keys(self, keys: Iterable[StoreKey], *, was: Sequence[StoreKey]) -> None:
+        """Replace the store keys, all or none, durably, if they still are those that they `was`."""
 
     def audit(self) -> Sequence[Record]:
         """The audit record, oldest first."""
@@ -116,6 +118,10 @@ def open_vault(catalog: CatalogContract, weights_id: str, master: MasterKey | No
     """The keys of a store, made where a master key is given for one that has none. Raises `StoreKeyError`."""
     vault = Vault.open(weights_id, catalog.keys(), master)
     if vault is None and master is not None:
-        vault = Vault.new(weights_id)
-        catalog.set_keys(vault.stored(master))
+        # Another server that starts on a shared store may have been quicker: then its keys count.
+        with contextlib.suppress(StoreError):
+            catalog.set_keys(Vault.new(weights_id).stored(master), was=())
+        vault = Vault.open(weights_id, catalog.keys(), master)
+        if vault is None:
+            raise StoreError(f"the store of {weights_id} cannot be written to: it got no keys")
     return vault

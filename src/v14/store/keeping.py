@@ -3,16 +3,16 @@
 import math
 from dataclasses import dataclass
 
-from v14.codecs.form import NATIVE, Codec, Form
+from v14.codecs.form import NATIVE, Form
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
-    """`form` is that of new traces. One not said or recalled for `idle_s` seconds is rewritten in `idle_codec`, where
-    that is smaller. Beyond `max_bytes` of segments the events that were not asked for the longest are forgotten."""
+    """`form` is that of new traces, `idle` that of those not said or recalled for `idle_s` seconds, where it is
+    smaller. Beyond `max_bytes` of segments the events that were not asked for the longest are forgotten."""
 
     form: Form = NATIVE
-    idle_codec: Codec = "native"
+    idle: Form = NATIVE
     idle_s: float = math.inf
     max_bytes: int | None = None
 

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,9 +57,15 @@ class Layout:
         return self.segments / name
 
     def make(self) -> None:
-        """Create the directories, readable by their owner alone: they hold what people said. Raises `OSError`."""
+        """Create the directories and the catalog's file, readable by their owner alone, whatever the umask: they hold
+        what people said. Those that are there and are not are made so. Raises `OSError`."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.segments.mkdir(exist_ok=True, mode=0o700)
+        # SQLite gives the files beside the catalog the mode of the catalog itself.
+        os.close(os.open(self.catalog, os.O_RDWR | os.O_CREAT, 0o600))
+        for path in (self.root, self.segments, *self.root.glob(f"{self.catalog.name}*")):
+            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+                path.chmod(0o700 if path.is_dir() else 0o600)
         for directory in (self.root.parent, self.root):
             sync_directory(directory)
 

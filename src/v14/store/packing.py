@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from v14.codecs.form import Codec, Form
+from v14.codecs.form import Form
 from v14.codecs.layers import decode_layers, encode_layers, row_bytes, smaller
+from v14.config import Codec
 from v14.errors import TraceNotKeptError
 from v14.store.seal import OVERHEAD_BYTES
 from v14.store.spec import DTYPES, Part, Spec, digest, dtype_name

@@ -10,6 +10,7 @@ anew and adds one, with which everything new is sealed. What was sealed before s
 
 import base64
 import binascii
+import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,12 @@ class StoreKey:
     number: int
     master: str
     wrapped: bytes
+
+
+def read_keys(reader: sqlite3.Connection) -> list[StoreKey]:
+    """The store keys in an embedded catalog, by number."""
+    found = reader.execute("SELECT number, master, wrapped FROM keys ORDER BY number")
+    return [StoreKey(number=number, master=master, wrapped=wrapped) for number, master, wrapped in found]
 
 
 class Vault:
@@ -79,10 +86,10 @@ class Vault:
         return self._newest.to_bytes(NUMBER_BYTES, "little") + record
 
     def open_record(self, sealed: bytes, *what: object) -> bytes:
-        """The inverse. Raises `TraceCorruptError`."""
+        """The inverse. Raises `TraceCorruptError`, and `StoreKeyError` for a store key that came after this vault."""
         number = int.from_bytes(sealed[:NUMBER_BYTES], "little")
         if number not in self._ciphers:
-            raise TraceCorruptError(f"a record is sealed with store key {number}, which this store does not have")
+            raise StoreKeyError(f"store key {number} is not among those that the store had when it was opened")
         return self._ciphers[number].open(sealed[NUMBER_BYTES:], context(self._weights_id, *what))
 
     def new_segment_key(self) -> tuple[str, Cipher]:

@@ -19,6 +19,7 @@ from v14.store.policies import Policy
 from v14.store.row import Row
 from v14.store.shared.connection import Plain, Wire
 from v14.store.shared.listener import Latest, payload
+from v14.store.vault import StoreKey
 
 NAMES = [field.name for field in fields(Row)]
 COLUMNS = sql.SQL(", ").join(map(sql.Identifier, NAMES))
@@ -79,6 +80,23 @@ class SharedCatalog:
         """Policies by namespace; most namespaces have none."""
         found = self._read("SELECT namespace, ttl_s, max_bytes FROM policies ORDER BY namespace")
         return {namespace: Policy(ttl_s=ttl_s, max_bytes=max_bytes) for namespace, ttl_s, max_bytes in found}
+
+    def keys(self) -> list[StoreKey]:
+        """The store keys, wrapped, by number; empty for a store that is not encrypted."""
+        return self._reader.run(_keys, again=True)
+
+    def set_keys(self, keys: Iterable[StoreKey], *, was: Sequence[StoreKey]) -> None:
+        """Replace the store keys `was`. Raises `StoreError`, also where they are others by now."""
+
+        def work(connection: Plain) -> None:
+            with connection.transaction(), connection.cursor() as cursor:
+                _next_number(connection)
+                if _keys(connection) != list(was):
+                    raise StoreError("the keys of the store were changed meanwhile; try again")
+                cursor.execute("DELETE FROM keys")
+                cursor.executemany("INSERT INTO keys VALUES (%s, %s, %s)", [astuple(key) for key in keys])
+
+        self._writer.run(work)
 
     def audit(self) -> list[Record]:
         """The audit record, oldest first."""
@@ -246,6 +264,11 @@ class SharedCatalog:
     def _read(self, query: str | sql.Composed, values: Any = None) -> list[TupleRow]:
         text = query.encode() if isinstance(query, str) else query
         return self._reader.run(lambda connection: connection.execute(text, values).fetchall(), again=True)
+
+
+def _keys(connection: Plain) -> list[StoreKey]:
+    found = connection.execute("SELECT number, master, wrapped FROM keys ORDER BY number")
+    return [StoreKey(number=number, master=master, wrapped=bytes(wrapped)) for number, master, wrapped in found]
 
 
 def _next_number(connection: Plain) -> int:

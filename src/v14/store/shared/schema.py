@@ -22,7 +22,7 @@ from v14.store.row import Row
 SCHEMA_PREFIX = "v14_"
 
 VERSION = 1
-"""Format of the shared catalog; its columns are those of format 3 of the embedded one."""
+"""Format of the shared catalog; its columns are those of format 4 of the embedded one."""
 
 TABLES = """
 CREATE TABLE store (
@@ -56,6 +56,7 @@ CREATE TABLE audit (
     num_events bigint NOT NULL, num_tokens bigint NOT NULL, requested_by text NOT NULL,
     finished_at double precision NOT NULL, position bigint GENERATED ALWAYS AS IDENTITY
 );
+CREATE TABLE keys (number integer PRIMARY KEY, master text NOT NULL, wrapped bytea NOT NULL);
 CREATE TABLE marks (digest text PRIMARY KEY, removed bigint NOT NULL);
 """
 

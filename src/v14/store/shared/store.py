@@ -10,7 +10,10 @@ import psycopg
 from v14.errors import StoreError, StoreUnavailableError
 from v14.home import SharedHome
 from v14.store.core import BATCH_BYTES, MAX_FAILED_BYTES, RETRY_S, CoreStore
+from v14.store.foundation import open_vault
+from v14.store.keeping import KEEP_EVERYTHING, Keeping
 from v14.store.layout import SEGMENT_SUFFIX
+from v14.store.seal import MasterKey
 from v14.store.segments import Segments
 from v14.store.shared import objects
 from v14.store.shared.catalog import SharedCatalog
@@ -18,6 +21,7 @@ from v14.store.shared.connection import Wire, connect
 from v14.store.shared.listener import Latest, Listener
 from v14.store.shared.objects import ObjectBlobs
 from v14.store.shared.schema import prepare, schema_of
+from v14.store.vault import Vault
 
 log = logging.getLogger("v14.store")
 
@@ -31,24 +35,27 @@ class SharedStore(CoreStore):
     def __init__(
         self, home: SharedHome, catalog: SharedCatalog, blobs: ObjectBlobs, listener: Listener, weights_id: str, *,
         clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        keeping: Keeping, vault: Vault | None,
     ) -> None:  # fmt: skip
         """Use `open`."""
         self.home, self._shared, self._blobs, self._listener = home, catalog, blobs, listener
         # A name is used for one try to commit: whether an earlier one came true is nobody's guess.
         super().__init__(
-            catalog, Segments(blobs, weights_id), name=lambda _: f"{uuid.uuid4().hex}{SEGMENT_SUFFIX}",
+            catalog, Segments(blobs, weights_id, vault), name=lambda _: f"{uuid.uuid4().hex}{SEGMENT_SUFFIX}",
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+            keeping=keeping, vault=vault,
         )  # fmt: skip
 
     @classmethod
     def open(
         cls, home: SharedHome, weights_id: str, *, clock: Callable[[], float] = time.time,
         batch_bytes: int = BATCH_BYTES, max_failed_bytes: int = MAX_FAILED_BYTES, retry_s: float = RETRY_S,
+        keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None,
     ) -> "SharedStore":  # fmt: skip
         """Open or create the store of `weights_id`. Arguments are those of `DirectoryStore.open`.
 
         Raises `StoreError` where database or objects cannot be reached or written, `StoreVersionError` for a catalog of
-        another format, other weights or other segments.
+        another format, other weights or other segments, and `StoreKeyError` for one encrypted with another key.
         """
         schema = schema_of(weights_id)
         try:
@@ -65,10 +72,14 @@ class SharedStore(CoreStore):
         catalog = SharedCatalog(reader, writer, latest, schema)
         segments = ObjectBlobs(blobs, f"{home.segments}/{schema}", catalog)
         try:
+            vault = open_vault(catalog, weights_id, master)
             segments.mark()
         except StoreUnavailableError as error:
             catalog.close()
             raise StoreError(f"the shared store {home} cannot be opened: {error}") from error
+        except BaseException:
+            catalog.close()
+            raise
         listener = Listener(
             lambda: connect(home.conninfo, schema), schema,
             caught_up=lambda connection: latest.listening(_number(connection)), heard=latest.hear, lost=latest.lost,
@@ -76,6 +87,7 @@ class SharedStore(CoreStore):
         return cls(
             home, catalog, segments, listener, weights_id,
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+            keeping=keeping, vault=vault,
         )  # fmt: skip
 
     def collect(self, grace_s: float = GRACE_S) -> int:
