@@ -77,7 +77,9 @@ class Postgres:
             )  # fmt: skip
         wait_for(self.port, self.process)
         until = time.monotonic() + 60
-        while subprocess.run([bin_ / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
+        while subprocess.run(
+            [bin_ / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False
+        ).returncode:
             assert time.monotonic() < until
             time.sleep(0.05)
 

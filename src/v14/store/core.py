@@ -287,7 +287,7 @@ class CoreStore:
             self._segments.read(row.segment, row.key, row.spec)
         except TraceCorruptError:
             return False
-        except StoreError:
+        except (StoreError, StoreKeyError):
             raise
         except ValueError:
             return False
