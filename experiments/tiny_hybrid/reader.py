@@ -13,7 +13,7 @@ from transformers.cache_utils import LinearAttentionCacheLayerMixin
 from experiments.tiny_hybrid.telling import Case, acknowledgement
 from v14.config import Switches
 from v14.engines.transformers.cache import MemoryCache
-from v14.engines.transformers.reading import Clock, forward, new_cache, read_behind, read_with_memory
+from v14.engines.transformers.reading import forward, new_cache, read_behind, read_with_memory
 from v14.engram import compress
 from v14.memory import Memory, Session
 from v14.reinstate.span import build_span
@@ -102,7 +102,7 @@ class Reader:
     @torch.no_grad()
     def recalled(self, told: Told) -> tuple[bool, bool]:
         """Whether the memory itself, with its own recall, answers right; and whether it recalled every event needed."""
-        reading = read_with_memory(self.model, told.session, self._question(told), Clock())
+        reading = read_with_memory(self.model, told.session, self._question(told))
         found = {event.id for event in reading.plan.events} >= {event.id for event in told.events}
         return self._is_right(told, reading.cache, reading.sequence.token_ids), found
 

@@ -19,14 +19,16 @@ from dataclasses import replace
 
 import torch
 
+from v14.clock import Clock, Listener
 from v14.codecs.form import Form
 from v14.config import Switches
 from v14.engram import compress
 from v14.errors import StoreError, StoreUnavailableError
 from v14.events.cut import UNWRITTEN_ROLES, Cut, Cutter
+from v14.explain import Account, Records
 from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
-from v14.recall.plan import make_plan
+from v14.recall.plan import TRACED_VOTES, make_plan
 from v14.recall.space import Reach, Space, Spaces
 from v14.reinstate.cost import CostBook, Way
 from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans
@@ -58,6 +60,8 @@ class Memory:
         self.profile = profile
         self.switches = switches
         self.counters: Counter[str] = Counter()
+        self.listeners: list[Listener] = []
+        self.records = Records()
         self.transcripts = Transcripts()
         self.costs = CostBook()
         self.cutter = Cutter(
@@ -103,9 +107,14 @@ class Memory:
             raise StoreError(self.reason)
         return self._store
 
-    def session(self, namespace: str = DEFAULT_NAMESPACE, shared: Sequence[str] = ()) -> "Session":
-        """The view that a request of `namespace` has, which may read the namespaces `shared` as well."""
-        return Session(self, namespace, shared)
+    def session(
+        self, namespace: str = DEFAULT_NAMESPACE, shared: Sequence[str] = (), *, request_id: str = ""
+    ) -> "Session":
+        """The view that a request of `namespace` has, which may read the namespaces `shared` as well.
+
+        A request that has an id can be explained later (`records`).
+        """
+        return Session(self, namespace, shared, request_id)
 
     def space(self, namespace: str) -> Space:
         """The events of a namespace and the index that votes on them. Raises `StoreError` when there is no store."""
@@ -166,10 +175,16 @@ class Session:
     It reads its own and the shared namespaces, in this order, and writes to its own.
     """
 
-    def __init__(self, memory: Memory, namespace: str, shared: Sequence[str] = ()) -> None:
+    def __init__(self, memory: Memory, namespace: str, shared: Sequence[str] = (), request_id: str = "") -> None:
         self.memory = memory
         self.namespace = namespace
         self.reads = tuple(dict.fromkeys((namespace, *shared)))
+        self.account = Account(memory.records, memory.listeners, request_id, trace=memory.switches.trace)
+
+    @property
+    def clock(self) -> Clock:
+        """Where the request's times are noted."""
+        return self.account.clock
 
     @property
     def reach(self) -> Reach:
@@ -190,21 +205,30 @@ class Session:
         """Votes of the events that are read for the cue, cut to the options and to `room_tokens`."""
         options = self.memory.profile.options
         budget = options.recall_budget_tokens if room_tokens is None else min(options.recall_budget_tokens, room_tokens)
-        reach = self.reach
-        votes = reach.votes(cue)
+        with self.clock.measure("load"):
+            reach = self.reach
+        with self.clock.measure("vote"):
+            votes = reach.votes(cue)
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
-        plan = make_plan(candidates, reach.lookup, options, token_ids, budget, order=reach.order)
+        with self.clock.measure("choose"):
+            plan = make_plan(candidates, reach.lookup, options, token_ids, budget, order=reach.order)
         for namespace in {event.namespace for event in plan.events}:
             ids = [event.id for event in plan.events if event.namespace == namespace]
             self.memory.store.touch(namespace, ids, time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
-        if self.memory.switches.trace:
-            recalled = [event.id for event in plan.events]
-            logger.info(
-                "trace namespace=%s votes=%s recalled=%s reason=%s", self.namespace, plan.votes, recalled, plan.reason
-            )
+        self.memory.counters["events_recalled"] += len(plan.events)
+        self.memory.counters["tokens_recalled"] += len(plan.token_ids)
+        with self.memory.guard("explain"), self.clock.measure("explain"):
+            self._explain(cue, token_ids, layout, plan, reach)
         return plan
+
+    def _explain(self, cue: Cue, token_ids: Sequence[int], layout: Layout, plan: Plan, reach: Reach) -> None:
+        """Note the plan, with what the cue's tokens gave to what is recalled, or to the best vote where nothing is."""
+        asked = [event.id for event in plan.events][:TRACED_VOTES] or [vote.event_id for vote in plan.votes[:1]]
+        weights = {e: reach.token_weights(cue, e) for e in asked if self.account.request_id and e in reach}
+        options = self.memory.profile.options
+        self.account.decided(self.namespace, token_ids, layout.new_start, plan, options, weights)
 
     def events(self, placement: Placement) -> Sequence[Event]:
         """The events of a placement. Raises `KeyError` for one that is not read."""
@@ -230,8 +254,10 @@ class Session:
         """Token ids, keys and values of a placement standing at `position`, on the CPU."""
         store = self.memory.store
         events = self.events(placement)
-        traces = [store.trace(event.namespace, event.id) for event in events]
-        return build_span(events, traces, self.memory.profile.geometry, position)
+        with self.clock.measure("fetch"):
+            traces = [store.trace(event.namespace, event.id) for event in events]
+        with self.clock.measure("turn"):
+            return build_span(events, traces, self.memory.profile.geometry, position)
 
     def record(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> None:
         """Note how a prompt was read, for the turns that will follow it."""

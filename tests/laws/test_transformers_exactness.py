@@ -13,7 +13,7 @@ import torch
 from tests.hf import asking, logits_of, native, options, remembering
 from tests.serving import turn
 from tests.tiny import EVERY_FAMILY, HYBRIDS, PLAIN, tiny_v14, turns_of
-from v14.engines.transformers.reading import Clock, forward, read_behind, read_with_memory
+from v14.engines.transformers.reading import forward, read_behind, read_with_memory
 from v14.memory import Session
 from v14.reinstate import span as span_module
 from v14.types import MAX_EVENT_TOKENS
@@ -66,7 +66,7 @@ def tell(model, told, namespace):
 @torch.no_grad()
 def behind_span(model, head, prompt, namespace):
     """Logits of the prompt behind whatever the vote recalls, and the reading."""
-    reading = read_with_memory(model, model.v14.session(namespace), head + prompt, Clock())
+    reading = read_with_memory(model, model.v14.session(namespace), head + prompt)
     return forward(model, reading.cache, reading.sequence.token_ids, logits_to_keep=len(prompt)), reading
 
 

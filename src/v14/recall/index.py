@@ -7,6 +7,7 @@ import torch
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
 from v14.recall.votes import scalings, shares, votes
+from v14.recall.weights import token_weights
 from v14.types import Cue, Vote
 
 SLOT_STEP = 16
@@ -113,6 +114,13 @@ class Index:
         ids = [event_id for bucket in self._buckets.values() for event_id in bucket.ids]
         parts = [self._shares(cue, bucket, 0) for bucket in self._buckets.values()]
         return ids, torch.cat([torch.empty(0, len(self._scaling)), *parts])
+
+    def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
+        """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
+        slots, place = self._places[event_id]
+        bucket = self._buckets[slots]
+        keys = bucket.keys[:, place, : int(bucket.lengths[place])]
+        return token_weights(cue, keys, self._rows, self._scaling, self._voters)
 
     def null_shares(self) -> torch.Tensor:
         """Shares `[N, V]` of all events for the content-free cue, in the order of `shares`; computed once per event."""

@@ -55,6 +55,11 @@ class Space:
         with self.lock:
             return self.index.votes(cue)
 
+    def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
+        """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
+        with self.lock:
+            return self.index.token_weights(cue, event_id)
+
     @property
     def num_bytes(self) -> int:
         """Bytes of the index."""
@@ -99,6 +104,10 @@ class Reach:
             for vote in space.votes(cue):
                 found.setdefault(vote.event_id, vote)
         return sorted(found.values(), key=lambda vote: -vote.value)
+
+    def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
+        """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
+        return self._holder(event_id).token_weights(cue, event_id)
 
     def _holder(self, event_id: str) -> Space:
         for space in self._spaces.values():

@@ -16,7 +16,7 @@ front it is inside the window of the first tokens, and a vote asks what an event
 Shapes: see `v14.types`; besides, U rows of voter keys, N events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -60,7 +60,14 @@ def scalings(geometry: Geometry, voters: Voters) -> tuple[float, ...]:
 def shares(
     cue: Cue, keys: torch.Tensor, lengths: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]
 ) -> torch.Tensor:
-    """Mean attention share of each event at each voter, `[N, V]` fp32 in [0, 1].
+    """Mean attention share of each event at each voter, `[N, V]` fp32 in [0, 1]; arguments as for `token_shares`."""
+    return torch.stack([share.mean(1) for share in token_shares(cue, keys, lengths, rows, scaling)], dim=-1)
+
+
+def token_shares(
+    cue: Cue, keys: torch.Tensor, lengths: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]
+) -> Iterator[torch.Tensor]:
+    """The attention share that each event takes of each token of the cue, `[N, Q]` fp32 in [0, 1], voter by voter.
 
     keys: `[U, N, T, D]`, events padded at the end to T; lengths: `[N]` int64, the tokens that count; rows: for each
     voter its place in U (`Voters.key_rows`); scaling: per voter (`scalings`).
@@ -68,13 +75,11 @@ def shares(
     _, num_events, num_slots, dim = keys.shape
     # Summing by a product with the mask leaves padding out and costs no pass of its own.
     counted = (torch.arange(num_slots) < lengths[:, None]).float()[:, None]
-    columns = []
     for voter, (row, scale) in enumerate(zip(rows, scaling, strict=True)):
         queries = cue.queries[voter].T * scale
         relative = torch.addmm(-cue.context_lse[voter], keys[row].reshape(num_events * num_slots, dim).float(), queries)
         mass = counted @ relative.clamp_(-MAX_EXPONENT, MAX_EXPONENT).exp_().view(num_events, num_slots, -1)
-        columns.append((mass / (1 + mass)).mean((1, 2)))
-    return torch.stack(columns, dim=-1)
+        yield (mass / (1 + mass))[:, 0]
 
 
 def calibrate(share: torch.Tensor, null_share: torch.Tensor, calibration: str) -> torch.Tensor:

@@ -77,7 +77,7 @@ def test_recall_writes_what_reading_both_writes(family, tmp_path):
     assert decision.span_position == head
     assert decision.reinstated == "kv"
     assert list(decision.plan.token_ids) == together[head : len(together) - len(question) + head]
-    assert decision.seconds.keys() == {"probe", "plan", "reinstate", "generate", "observe"}
+    assert decision.seconds.keys() >= {"probe", "plan", "vote", "reinstate", "fetch", "generate", "observe"}
 
 
 def test_what_recalls_nothing_goes_on_from_the_probe(directory, plain, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 
 from v14.config import Mode
-from v14.engines.transformers.reading import Clock, Reading, forward, read_plain, read_with_memory
+from v14.engines.transformers.reading import Reading, forward, read_plain, read_with_memory
 from v14.errors import OptionError
 from v14.memory import Memory, Session
 from v14.reinstate.cost import Way
@@ -95,15 +95,15 @@ def generate_with_memory(
     Returns what `plain` returns, spans taken out of its token ids, and the decision. Memory failures are counted in
     `memory.counters` and logged; the call then goes on without.
     """
-    clock = Clock()
     session = memory.session(namespace)
+    clock = session.clock
     token_ids = input_ids[0].tolist()
     stores = mode in ("both", "write")
     reading: Reading | None = None
     if mode in ("both", "read"):
         room = _room(model, generation_config, kwargs, len(token_ids))
         with memory.guard("recall"):
-            reading = read_with_memory(model, session, token_ids, clock, room, record=stores)
+            reading = read_with_memory(model, session, token_ids, room, record=stores)
     recalled = reading is not None
     if reading is None:
         reason = "not asked to recall" if mode == "write" else "recall failed"
@@ -144,7 +144,7 @@ def generate_with_memory(
         seconds=dict(clock.seconds),
     )
     if memory.switches.profile:
-        logger.info("profile %s", {concern: round(spent, 4) for concern, spent in clock.seconds.items()})
+        logger.info("profile namespace=%s %s", namespace, clock)
     return output, decision
 
 

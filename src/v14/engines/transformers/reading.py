@@ -10,10 +10,8 @@ states noted at both places.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,22 +25,6 @@ from v14.reinstate.cost import Way
 from v14.reinstate.layout import SpannedSequence
 from v14.reinstate.transcripts import Placement
 from v14.types import Cue, Plan, Span
-
-
-@dataclass(kw_only=True)
-class Clock:
-    """Seconds spent, by concern."""
-
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    @contextmanager
-    def measure(self, concern: str) -> Iterator[None]:
-        """Add the time inside to `concern`."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[concern] += time.perf_counter() - begin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,13 +60,12 @@ def read_with_memory(
     model: Any,
     session: Session,
     token_ids: Sequence[int],
-    clock: Clock,
     room_tokens: int | None = None,
     *,
     record: bool = False,
 ) -> Reading:
     """Probe the prompt, plan, and place the span of what is recalled (at most `room_tokens` tokens)."""
-    profile = session.memory.profile
+    profile, clock = session.memory.profile, session.clock
     layout = session.layout(token_ids)
     if session.is_empty() and not layout.placements:
         return read_plain(model, session, token_ids, "nothing is stored", record=record)

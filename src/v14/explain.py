@@ -1,0 +1,235 @@
+"""Why a request recalled what it did: one record for each plan, kept for a while and found by the request's id.
+
+A record holds what the request itself said, so it is as private as the namespace: whoever asks has to name that, and
+when something of the namespace is forgotten, its records go as well.
+"""
+
+import logging
+import threading
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from v14.clock import Clock, Listener
+from v14.config import Options
+from v14.types import Event, Plan, Vote
+
+logger = logging.getLogger("v14")
+
+MAX_RECORDS = 1024
+MAX_TOKENS = 4_000_000
+"""Bound of the prompts that are kept, all records together: 4 bytes a token, and as much again for a cue's weights."""
+
+Decode = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A span as it was read: in front of token `index` of the prompt, at `position` of what the engine read.
+
+    `way` is `kv` (placed), `reread` (its tokens read again), or `cached` (it stood in the prefix cache already).
+    `composed` are those of its events whose engram was composed into the recurrent states.
+    """
+
+    index: int
+    position: int
+    num_tokens: int
+    event_ids: tuple[str, ...]
+    way: str
+    composed: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class Record:
+    """One request's plan and what came of it.
+
+    `token_ids` is the client's own prompt; its new part begins at `new_start`, the cue at `cue_start`. `weights[id]`
+    says of an event how much of its vote each token of the cue gave (`v14.recall.weights`). `seconds` and `standing`
+    are the live times and spans of the request's account: they go on filling while it is served.
+    """
+
+    request_id: str
+    namespace: str
+    token_ids: "array[int]"
+    new_start: int
+    cue_start: int
+    plan: Plan
+    options: Options
+    weights: Mapping[str, "array[float]"]
+    seconds: Mapping[str, float]
+    at: float = field(default_factory=time.time)
+    standing: Mapping[int, Standing] = field(default_factory=dict)
+
+    def to_json(self, decode: Decode | None = None) -> dict[str, Any]:
+        """As plain values; with `decode`, events and the cue's tokens as text, too."""
+        plan, options = self.plan, self.options
+        votes = {vote.event_id: vote.value for vote in plan.votes}
+        recalled = {event.id for event in plan.events}
+        return {
+            "id": self.request_id,
+            "namespace": self.namespace,
+            "at": self.at,
+            "prompt": {
+                "token_ids": list(self.token_ids),
+                "new_start": self.new_start,
+                "cue_start": self.cue_start,
+                "cue": self._cue(decode),
+            },
+            "votes": [_vote(vote, vote.event_id in recalled) for vote in plan.votes],
+            "thresholds": {
+                "floor": options.recall_floor,
+                "ratio": options.recall_ratio,
+                "max_events": options.recall_max_events,
+                "budget_tokens": options.recall_budget_tokens,
+            },
+            "recalled": [_event(event, votes.get(event.id), decode) for event in plan.events],
+            "reason": plan.reason,
+            "spans": [vars(span) | {"event_ids": list(span.event_ids)} for span in list(self.standing.values())],
+            "ms": {part: round(spent * 1e3, 3) for part, spent in dict(self.seconds).items()},
+        }
+
+    def _cue(self, decode: Decode | None) -> list[dict[str, Any]]:
+        """The cue's tokens with what each of them gave to the votes."""
+        tokens = self.token_ids[self.cue_start :]
+        rows = []
+        for place, token in enumerate(tokens):
+            given = {event_id: round(weights[place], 6) for event_id, weights in self.weights.items()}
+            row: dict[str, Any] = {"token_id": token, "weight": round(sum(given.values()), 6), "weights": given}
+            rows.append(row | ({} if decode is None else {"text": decode([token])}))
+        return rows
+
+
+def _vote(vote: Vote, is_recalled: bool) -> dict[str, Any]:
+    return {"event_id": vote.event_id, "value": vote.value, "recalled": is_recalled}
+
+
+def _event(event: Event, vote: float | None, decode: Decode | None) -> dict[str, Any]:
+    found = {
+        "id": event.id,
+        "namespace": event.namespace,
+        "chat_id": event.chat_id,
+        "role": event.role,
+        "said_at": event.said_at,
+        "num_tokens": event.num_tokens,
+        "vote": vote,
+    }
+    return found | ({} if decode is None else {"text": decode(list(event.token_ids))})
+
+
+class Records:
+    """The records of the last requests, by request id. Safe to use from several threads."""
+
+    def __init__(self, max_records: int = MAX_RECORDS, max_tokens: int = MAX_TOKENS) -> None:
+        self._records: OrderedDict[str, Record] = OrderedDict()
+        self._max_records, self._max_tokens = max_records, max_tokens
+        self._num_tokens = 0
+        self._lock = threading.Lock()
+
+    def keep(self, record: Record) -> None:
+        """Keep a record; the oldest make room. One of a known id takes the place of the other."""
+        with self._lock:
+            self._drop(record.request_id)
+            self._records[record.request_id] = record
+            self._num_tokens += len(record.token_ids)
+            while len(self._records) > self._max_records or self._num_tokens > self._max_tokens:
+                self._drop(next(iter(self._records)))
+
+    def find(self, request_id: str, namespaces: Collection[str] | None = None) -> Record:
+        """The record of a request; with `namespaces`, only if it was of one of them.
+
+        Raises `KeyError`, alike for an id that is not known and for one of another namespace.
+        """
+        with self._lock:
+            record = self._records.get(request_id)
+        if record is None or (namespaces is not None and record.namespace not in namespaces):
+            raise KeyError(request_id)
+        return record
+
+    def forget(self, namespace: str, event_ids: Collection[str] | None = None) -> int:
+        """Drop the records of a namespace, and every other that recalled one of the events; returns how many.
+
+        What was forgotten may stand in any prompt of its namespace, so all of those go.
+        """
+        gone = frozenset(event_ids or ())
+        with self._lock:
+            names = [
+                request_id
+                for request_id, record in self._records.items()
+                if record.namespace == namespace or gone.intersection(event.id for event in record.plan.events)
+            ]
+            for request_id in names:
+                self._drop(request_id)
+        return len(names)
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self._records)
+
+    def _drop(self, request_id: str) -> None:
+        record = self._records.pop(request_id, None)
+        if record is not None:
+            self._num_tokens -= len(record.token_ids)
+
+
+class Account:
+    """What one request costs and what is decided about it, while it is served.
+
+    With `trace` every decision is one line of the log; a request that has an id leaves a record.
+    """
+
+    def __init__(self, records: Records, listeners: list[Listener], request_id: str, *, trace: bool) -> None:
+        self.request_id = request_id
+        self.clock = Clock(listeners=listeners)
+        self.spans: dict[int, Standing] = {}
+        """By position. Admission may be tried again and again: what counts is how a span was read first."""
+        self._records, self._trace = records, trace
+
+    def decided(
+        self,
+        namespace: str,
+        token_ids: Sequence[int],
+        new_start: int,
+        plan: Plan,
+        options: Options,
+        weights: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Note a plan; `weights` are those of the cue's tokens `[Q]` by event, the cue the last Q tokens."""
+        if self._trace:
+            votes = ", ".join(f"{vote.event_id}={vote.value:.3f}" for vote in plan.votes)
+            recalled = ", ".join(event.id for event in plan.events)
+            logger.info(
+                "trace request=%s namespace=%r votes=[%s] floor=%.3f ratio=%g recalled=[%s] reason=%r",
+                self.request_id or "-", namespace, votes, options.recall_floor, options.recall_ratio, recalled,
+                plan.reason,
+            )  # fmt: skip
+        if self.request_id:
+            record = Record(
+                request_id=self.request_id,
+                namespace=namespace,
+                token_ids=array("i", token_ids),
+                new_start=new_start,
+                cue_start=len(token_ids) - max(map(len, weights.values()), default=0),
+                plan=plan,
+                options=options,
+                weights={event_id: array("f", part.tolist()) for event_id, part in weights.items()},
+                seconds=self.clock.seconds,
+                standing=self.spans,
+            )
+            self._records.keep(record)
+
+    def stood(self, standing: Standing) -> None:
+        """Note how a span came to stand where it does."""
+        if standing.position in self.spans:
+            return
+        self.spans[standing.position] = standing
+        if self._trace:
+            logger.info(
+                "trace request=%s span position=%d tokens=%d way=%s events=[%s] composed=[%s]",
+                self.request_id or "-", standing.position, standing.num_tokens, standing.way,
+                ", ".join(standing.event_ids), ", ".join(standing.composed),
+            )  # fmt: skip

@@ -1,0 +1,160 @@
+"""Records of plans: found by request id and namespace, bounded, and gone with what they are about."""
+
+import json
+import logging
+
+import pytest
+import torch
+
+from tests.memory_store import MemoryStore
+from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile
+from v14.clock import PARTS
+from v14.config import Switches
+from v14.explain import Records, Standing
+from v14.memory import Memory
+from v14.types import Cue, Plan
+
+
+def memory_of(**switches):
+    profile = tiny_profile("llama", recall_floor=-100.0, recall_ratio=0.0, recall_max_events=3)
+    return Memory.open(profile, Switches(**switches), store=MemoryStore())
+
+
+def told(memory, *texts, namespace="ann"):
+    """Store a user's turns with random traces."""
+    geometry, checkpoint = memory.profile.geometry, tiny_checkpoint("llama")
+    generator = torch.Generator().manual_seed(5)
+
+    def read_kv(start, end):
+        shape = (len(geometry.layers), end - start, geometry.num_kv_heads, geometry.head_dim)
+        return torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)
+
+    for text in texts:
+        ids = chat_ids(checkpoint, [("system", "the"), ("user", text)])
+        memory.session(namespace).observe(ids, range(len(ids)), read_kv)
+
+
+def asked(memory, request_id, text="where is the house", namespace="ann", num_cue=5):
+    voters, dim = memory.profile.voters, memory.profile.geometry.head_dim
+    generator = torch.Generator().manual_seed(6)
+    cue = Cue(
+        queries=torch.randn(len(voters.heads), num_cue, dim, generator=generator),
+        context_lse=torch.full((len(voters.heads), num_cue), 2.0),
+    )
+    ids = chat_ids(tiny_checkpoint("llama"), [("system", "the"), ("user", text)])
+    session = memory.session(namespace, request_id=request_id)
+    return session, session.plan(cue, ids, session.layout(ids)), ids
+
+
+def test_a_plan_is_explained_by_its_requests_id():
+    memory = memory_of()
+    told(memory, "my house is blue", "a garden")
+    session, plan, ids = asked(memory, "r1")
+    event = plan.events[0]
+    session.account.stood(
+        Standing(index=3, position=3, num_tokens=event.num_tokens, event_ids=(event.id,), way="kv", composed=())
+    )
+    told_json = json.loads(json.dumps(memory.records.find("r1", {"ann"}).to_json(decode=lambda ids: f"<{len(ids)}>")))
+    assert told_json["prompt"]["token_ids"] == ids
+    assert [row["token_id"] for row in told_json["prompt"]["cue"]] == ids[-5:]
+    for row in told_json["prompt"]["cue"]:
+        assert set(row["weights"]) == {event.id for event in plan.events}
+        assert row["weight"] == pytest.approx(sum(row["weights"].values()), abs=1e-5)
+        assert row["text"] == "<1>"
+    assert [vote["value"] for vote in told_json["votes"]] == [vote.value for vote in plan.votes]
+    assert told_json["thresholds"] == {"floor": -100.0, "ratio": 0.0, "max_events": 3, "budget_tokens": 4096}
+    assert [event["id"] for event in told_json["recalled"]] == [event.id for event in plan.events]
+    assert told_json["reason"] == plan.reason
+    assert told_json["spans"][0]["way"] == "kv"
+    assert {"load", "vote", "choose", "explain"} <= set(told_json["ms"]) <= set(PARTS)
+    assert "text" not in memory.records.find("r1").to_json()["recalled"][0]
+
+
+def test_nothing_recalled_is_explained_by_the_best_vote():
+    memory = memory_of()
+    object.__setattr__(memory.profile, "options", memory.profile.options.model_copy(update={"recall_floor": 1e9}))
+    told(memory, "my house is blue")
+    _, plan, _ = asked(memory, "r1")
+    assert not plan.events
+    record = memory.records.find("r1")
+    assert set(record.weights) == {plan.votes[0].event_id}
+    assert "no vote reaches the floor" in record.to_json()["reason"]
+
+
+def test_another_namespace_and_an_unknown_id_are_alike():
+    memory = memory_of()
+    told(memory, "my house is blue")
+    asked(memory, "r1")
+    for request_id, namespaces in (("r1", {"bob"}), ("r2", {"ann"}), ("r2", None)):
+        with pytest.raises(KeyError):
+            memory.records.find(request_id, namespaces)
+
+
+def test_a_request_without_an_id_leaves_no_record():
+    memory = memory_of()
+    told(memory, "my house is blue")
+    asked(memory, "")
+    assert len(memory.records) == 0
+
+
+def account(records, request_id, num_tokens=10, namespace="ann", events=()):
+    session = Memory.open(tiny_profile("llama"), Switches(), store=MemoryStore()).session(
+        namespace, request_id=request_id
+    )
+    session.account._records = records
+    session.account.decided(namespace, range(num_tokens), 0, Plan(events=events), session.memory.profile.options, {})
+
+
+def test_records_are_bounded_in_number_and_in_tokens():
+    records = Records(max_records=3, max_tokens=100)
+    for number in range(5):
+        account(records, f"r{number}")
+    assert [name for name in ("r0", "r1", "r2", "r3", "r4") if _known(records, name)] == ["r2", "r3", "r4"]
+    account(records, "r4", num_tokens=20)
+    assert len(records) == 3
+    account(records, "long", num_tokens=75)
+    assert [name for name in ("r2", "r3", "r4", "long") if _known(records, name)] == ["r4", "long"]
+    account(records, "too long", num_tokens=101)
+    assert len(records) == 0
+
+
+def _known(records, request_id):
+    try:
+        return records.find(request_id) is not None
+    except KeyError:
+        return False
+
+
+def test_forgetting_takes_the_records_of_the_namespace_and_of_whoever_recalled_the_event():
+    memory = memory_of()
+    told(memory, "my house is blue", namespace="shared")
+    event = memory.store.events("shared")[0]
+    records = memory.records
+    account(records, "own", namespace="shared")
+    account(records, "reader", namespace="ann", events=(event,))
+    account(records, "other", namespace="bob")
+    assert records.forget("shared", [event.id]) == 2
+    assert _known(records, "other")
+    assert len(records) == 1
+
+
+def test_the_trace_names_votes_recalls_and_what_was_composed(caplog):
+    memory = memory_of(trace=True)
+    told(memory, "my house is blue")
+    with caplog.at_level(logging.INFO, logger="v14"):
+        session, plan, _ = asked(memory, "r1")
+        standing = Standing(index=3, position=3, num_tokens=4, event_ids=("e1", "e2"), way="kv", composed=("e2",))
+        session.account.stood(standing)
+        session.account.stood(standing)
+    decision, span = [record.message for record in caplog.records if record.message.startswith("trace request=r1")]
+    assert f"{plan.votes[0].event_id}={plan.votes[0].value:.3f}" in decision
+    assert f"recalled=[{', '.join(event.id for event in plan.events)}]" in decision
+    assert "events=[e1, e2] composed=[e2]" in span
+
+
+def test_without_the_switch_nothing_is_traced(caplog):
+    memory = memory_of()
+    told(memory, "my house is blue")
+    with caplog.at_level(logging.INFO, logger="v14"):
+        asked(memory, "r1")
+    assert not [record for record in caplog.records if "trace" in record.message]
