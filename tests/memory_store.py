@@ -1,13 +1,16 @@
 """A store that keeps everything in a dictionary: the contract of `v14.store.contract` without a disk."""
 
+import math
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
 
+from v14.store.audit import Record
 from v14.store.changes import Changes
 from v14.store.contract import StoreStats
+from v14.store.policies import Policy
 from v14.types import Event, Link, Trace
 
 
@@ -17,6 +20,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, tuple[Event, Trace]]] = {}
         self._links: dict[tuple[str, str, str, str], Link] = {}
+        self._policies: dict[str, Policy] = {}
+        self.forgotten: list[tuple[str, str, str, int]] = []
         self.touched: list[str] = []
 
     def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
@@ -69,6 +74,30 @@ class MemoryStore:
 
     def links(self, namespace: str) -> list[Link]:
         return [link for key, link in sorted(self._links.items()) if key[0] == namespace]
+
+    def select(
+        self, namespace: str, *, chat_id: str | None = None, since: float = -math.inf, until: float = math.inf
+    ) -> list[str]:
+        events = self.events(namespace)
+        return [e.id for e in events if chat_id in (None, e.chat_id) and since <= e.said_at < until]
+
+    def forget(self, namespace: str, ids: Collection[str], *, selection: str = "event", requested_by: str = "") -> int:
+        space = self._spaces.get(namespace, {})
+        gone = [event_id for event_id in ids if space.pop(event_id, None) is not None]
+        self._links = {
+            key: link for key, link in self._links.items() if key[0] != namespace or not {*key[1:3]} & {*gone}
+        }
+        self.forgotten.append((namespace, selection, requested_by, len(gone)))
+        return len(gone)
+
+    def policies(self) -> dict[str, Policy]:
+        return dict(self._policies)
+
+    def set_policy(self, namespace: str, policy: Policy) -> None:
+        self._policies[namespace] = policy
+
+    def audit(self) -> list[Record]:
+        return []
 
     def stats(self) -> StoreStats:
         entries = [entry for space in self._spaces.values() for entry in space.values()]

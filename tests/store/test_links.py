@@ -58,7 +58,7 @@ def test_links_go_with_either_end(catalog: Catalog) -> None:
     catalog.commit([], {}, changes(tie(0, 1), tie(1, 2), tie(2, 3)))
     catalog.commit([], {}, changes(tie(0, 1, namespace="work"), namespace="work"))
     record = Record(at=1.0, action="forget", selection="event", namespace_digest="", num_events=1, num_tokens=2)
-    catalog.forget([("home", made(1)[0].id)], [], record)
+    catalog.forget([("home", made(1)[0].id)], [], [record])
     assert catalog.links("home") == keyed(tie(2, 3))
     assert catalog.links("work") == keyed(tie(0, 1, namespace="work"), namespace="work")
     assert catalog.row(("home", made(1)[0].id)) is None

@@ -15,6 +15,7 @@ from v14.store.layout import HOME_VARIABLE
 from v14.store.links import LINKS, LinkChange, LinkKey, cut_links, read_links, write_links
 from v14.store.pending import Key, Renewal
 from v14.store.policies import POLICIES, Policy, read_policies, write_policy
+from v14.store.residue import Residue, rename_chats
 from v14.store.row import Row
 from v14.store.vault import KEYS, StoreKey, read_keys
 
@@ -54,6 +55,7 @@ class Catalog:
         self._path = path
         self._reading, self._writing = threading.Lock(), threading.Lock()
         self._writer, self._reader = _connect(path), _connect(path)
+        self._residue = Residue(path)
         # Of the last taking out of events, and by namespace: for those who follow, not kept for another process.
         self._number = 1
         self._taken: dict[str, int] = {}
@@ -198,18 +200,51 @@ class Catalog:
             self._writer.executemany(renew, ((r.said_at, r.recalled_at, *key) for key, r in renewals.items()))
             write_links(self._writer, links or {})
 
-    def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
+    def forget(self, keys: Collection[Key], moved: Iterable[Row], records: Iterable[Record]) -> None:
         """Delete rows and their links, and note it in the audit, in one transaction. Raises `StoreError`.
 
-        `moved` are rows whose traces were written to another segment.
+        `moved` are rows that name another segment now, or are set aside. A chat whose id is that of a deleted event
+        gets another one: such an id is a hash of what is to be forgotten.
         """
-        move = "UPDATE events SET segment = ? WHERE namespace = ? AND id = ?"
+        move = "UPDATE events SET segment = ?, corrupt = ? WHERE namespace = ? AND id = ?"
         with self._writing, self._errors(), self._transaction():
             self._writer.executemany("DELETE FROM events WHERE namespace = ? AND id = ?", keys)
             cut_links(self._writer, keys)
-            self._writer.executemany(move, ((row.segment, *row.key) for row in moved))
-            write_record(self._writer, record)
+            self._writer.executemany(move, ((row.segment, row.corrupt, *row.key) for row in moved))
+            rename_chats(self._writer, keys)
+            for record in records:
+                write_record(self._writer, record)
         self._took(namespace for namespace, _ in keys)
+
+    def select(self, namespace: str, until: float) -> dict[str, float]:
+        """`said_at` by id of rows last said before `until`, set aside or not."""
+        sql = "SELECT id, said_at FROM events WHERE namespace = ? AND said_at < ?"
+        with self._snapshot() as reader:
+            return dict(reader.execute(sql, (namespace, until)))
+
+    def in_segment(self, segment: str) -> list[Row]:
+        """All rows whose traces lie in a segment, those set aside included."""
+        with self._snapshot() as reader:
+            return list(_rows(reader.execute(f"SELECT {COLUMNS} FROM events WHERE segment = ?", (segment,))))
+
+    def scrub(self, needles: Collection[bytes] | None) -> None:
+        """Leave no copy of what was deleted in the catalog's files. Raises `StoreError`, also where another reads.
+
+        `needles` are what must not be found any more; without them the catalog is written anew in any case.
+        """
+        with self._writing, self._reading, self._errors():
+            self._residue.remove(self._writer, needles)
+            self._reader.execute("PRAGMA shrink_memory")
+
+    def finish(self, at: float) -> None:
+        """Note in the audit that what was forgotten so far is gone from the files. Raises `StoreError`."""
+        with self._writing, self._errors(), self._transaction():
+            self._writer.execute("UPDATE audit SET finished_at = ? WHERE finished_at = 0", (at,))
+
+    def finished(self) -> bool:
+        """Whether what was forgotten is gone from the files."""
+        with self._snapshot() as reader:
+            return not reader.execute("SELECT EXISTS (SELECT 1 FROM audit WHERE finished_at = 0)").fetchone()[0]
 
     def set_policy(self, namespace: str, policy: Policy) -> None:
         """Replace the policy of a namespace. Raises `StoreError`."""
@@ -229,6 +264,7 @@ class Catalog:
         with self._writing, self._reading:
             self._reader.close()
             self._writer.close()
+            self._residue.close()
 
     def _took(self, namespaces: Iterable[str]) -> None:
         """Something was taken out; `changes` finds it under the number that it is asked for next."""

@@ -1,12 +1,15 @@
 """What a store promises to the rest of the project. `directory.py` keeps the promise with SQLite and safetensors."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
+from v14.store.audit import Record
 from v14.store.changes import Changes
+from v14.store.policies import Policy
 from v14.types import Event, Link, Trace
 
 
@@ -73,6 +76,27 @@ class Store(Protocol):
 
     def links(self, namespace: str) -> Sequence[Link]:
         """All links of a namespace."""
+
+    def select(
+        self, namespace: str, *, chat_id: str | None = None, since: float = -math.inf, until: float = math.inf
+    ) -> Sequence[str]:
+        """Ids of events by chat and by when they were last said, in [since, until); also of those set aside."""
+
+    def forget(self, namespace: str, ids: Collection[str], *, selection: str = "event", requested_by: str = "") -> int:
+        """Erase events with their links and traces from memory and every file; how many there were. Durable on return.
+
+        Unknown ids are passed over, events set aside are not. `selection` (the kind of it) and `requested_by` go into
+        the audit. Raises `StoreError`: nothing is erased, or it says what is left to be removed in the background.
+        """
+
+    def policies(self) -> Mapping[str, Policy]:
+        """What was decided about namespaces; most have no policy."""
+
+    def set_policy(self, namespace: str, policy: Policy) -> None:
+        """Replace the policy of a namespace, durably. An event that is over by it is at once not there for any call."""
+
+    def audit(self) -> Sequence[Record]:
+        """What was forgotten, expired or evicted, oldest first."""
 
     def stats(self) -> StoreStats:
         """Current sizes."""

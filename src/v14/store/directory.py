@@ -1,5 +1,6 @@
 """The embedded store: one directory with a SQLite catalog and segment files, written by one process."""
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from v14.store.layout import HOME_VARIABLE, Layout, segment_name, segment_number
 from v14.store.seal import MasterKey
 from v14.store.segments import Segments
 from v14.store.vault import Vault
+from v14.store.writer import TEND_S
+
+log = logging.getLogger("v14.store")
 
 
 class DirectoryStore(CoreStore):
@@ -22,7 +26,7 @@ class DirectoryStore(CoreStore):
 
     def __init__(
         self, layout: Layout, catalog: Catalog, segments: Segments, descriptor: int, *,
-        clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float, tend_s: float,
         keeping: Keeping, vault: Vault | None,
     ) -> None:  # fmt: skip
         """Use `open`."""
@@ -32,7 +36,7 @@ class DirectoryStore(CoreStore):
         # come true at the next start (its log was written, syncing it failed), and then finds its events in there.
         super().__init__(
             catalog, segments, name=lambda num_committed: segment_name(first + num_committed),
-            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
         )  # fmt: skip
 
@@ -41,14 +45,14 @@ class DirectoryStore(CoreStore):
         cls, home: Path, weights_id: str, *,
         clock: Callable[[], float] = time.time, fsync: bool = True,
         batch_bytes: int = BATCH_BYTES, max_failed_bytes: int = MAX_FAILED_BYTES, retry_s: float = RETRY_S,
-        keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None,
+        tend_s: float = TEND_S, keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None,
     ) -> "DirectoryStore":  # fmt: skip
         """Open or create the store of `weights_id` under `home` for reading and writing.
 
         `fsync=False` gives up surviving a power cut (not: surviving the end of the process). `batch_bytes` bounds
         the traces of one segment file, `max_failed_bytes` those that wait in memory while the disk cannot be
-        written; `retry_s` is the first pause after such a failure. With a `master` key what is written is encrypted
-        from now on. Raises `StoreError`, `StoreVersionError` for files of another format, and `StoreKeyError` for an
+        written; `retry_s` is the first pause after such a failure; expired events are erased every `tend_s`. With a
+        `master` key what is written is encrypted from now on. Raises `StoreError`, `StoreVersionError` for files of another format, and `StoreKeyError` for an
         encrypted store without its key.
         """
         layout = Layout.of(home, weights_id)
@@ -61,11 +65,17 @@ class DirectoryStore(CoreStore):
             vault = open_vault(catalog, weights_id, master)
             # What no row names is the remainder of a commit that never came.
             blobs.remove(blobs.list().keys() - catalog.segments())
-            return cls(
+            store = cls(
                 layout, catalog, Segments(blobs, weights_id, vault), descriptor,
-                clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+                clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
                 keeping=keeping, vault=vault,
             )  # fmt: skip
+            try:
+                # A forgetting that was cut off after its transaction is finished before anything is served.
+                store._writer.run(store._finish)
+            except StoreError as error:
+                log.warning("%s", error)
+            return store
         except BaseException as error:
             if catalog is not None:
                 catalog.close()
@@ -82,6 +92,10 @@ class DirectoryStore(CoreStore):
     def path(self) -> Path:
         """The directory of this store."""
         return self._layout.root
+
+    def _leftovers(self, replaced: set[str]) -> set[str]:
+        """Whatever no row names: also what a commit that failed left of an event that awaits its next try."""
+        return self._segments.blobs.list().keys() - self._catalog.segments()
 
     def close(self) -> None:
         """Commit what is pending, close, and let go of the directory. A second call does nothing."""

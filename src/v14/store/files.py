@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 from v14.errors import StoreError, TraceCorruptError
 from v14.store.layout import TEMPORARY_SUFFIX, sync_directory
 
+ZEROS = bytes(1 << 20)
+
 
 class FileBlobs:
     """See `v14.store.foundation.Blobs`. Whoever writes holds the store's lock."""
@@ -66,9 +68,15 @@ class FileBlobs:
             raise kind(f"{path} cannot be read ({error}); check the disk and the limits of the process") from error
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files, and make that durable. Raises `OSError`."""
+        """Overwrite files with zeros and delete them, durably. Raises `OSError`.
+
+        On a file system that writes in place nothing is left on the disk; one that copies on write keeps old blocks
+        until it needs them. A file of several names (a copy by hard links) only loses this one.
+        """
         for name in names:
             num_bytes = self._size(name)
+            with contextlib.suppress(FileNotFoundError):
+                _overwrite(self._directory / name, num_bytes, fsync=self._fsync)
             (self._directory / name).unlink(missing_ok=True)
             self._num_bytes -= num_bytes
         if self._fsync:
@@ -96,6 +104,19 @@ def _read_fully(descriptor: int, start: int, end: int) -> bytes:
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _overwrite(path: Path, num_bytes: int, *, fsync: bool) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        if os.fstat(descriptor).st_nlink > 1:
+            return
+        for start in range(0, num_bytes, len(ZEROS)):
+            os.pwrite(descriptor, ZEROS[: num_bytes - start], start)
+        if fsync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:

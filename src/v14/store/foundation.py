@@ -71,8 +71,26 @@ class CatalogContract(Protocol):
     ) -> None:
         """Insert or replace rows, renew times, change links: all or nothing, durably."""
 
-    def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
-        """Delete rows and their links, let `moved` rows name their new segments, and note it: all or nothing."""
+    def forget(self, keys: Collection[Key], moved: Iterable[Row], records: Iterable[Record]) -> None:
+        """Delete rows and their links, update `segment` and `corrupt` of `moved` rows, note it: all or nothing.
+
+        A chat whose id is that of a deleted event gets another one.
+        """
+
+    def select(self, namespace: str, until: float) -> Mapping[str, float]:
+        """`said_at` by id of rows last said before `until`, those set aside included."""
+
+    def in_segment(self, segment: str) -> Sequence[Row]:
+        """All rows whose traces lie in a segment, those set aside included."""
+
+    def scrub(self, needles: Collection[bytes] | None) -> None:
+        """Leave no copy of deleted content behind; `needles` are what must not be found, None is anything."""
+
+    def finish(self, at: float) -> None:
+        """Set `finished_at` of every record that has none."""
+
+    def finished(self) -> bool:
+        """Whether every record has a `finished_at`."""
 
     def set_policy(self, namespace: str, policy: Policy) -> None:
         """Replace the policy of a namespace."""

@@ -115,6 +115,10 @@ class Row:
             id=self.id,
         )
 
+    def chat(self, vault: Vault | None = None) -> str:
+        """The chat's id. Raises `StoreKeyError`, or `TraceCorruptError` where it does not decrypt."""
+        return self._opened(vault)[1] if Form.parse(self.codec).sealed else self.chat_id
+
     def _opened(self, vault: Vault | None) -> tuple[bytes, str]:
         """Token ids and chat id of a sealed row."""
         if vault is None:

@@ -11,7 +11,7 @@ import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,12 @@ SEALED_VERSION = 2
 METADATA_KEY = "v14"
 MAX_HEADERS = 256
 """Segments whose headers are kept in memory."""
+
+
+def event_key(tensor_name: str) -> Key:
+    """(namespace, event id) that a tensor belongs to."""
+    namespace, _, rest = tensor_name.rpartition("/")
+    return namespace, rest.partition(".")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +119,31 @@ class Segments:
             row for number, one in zip(numbers, data, strict=True) for row in self._split(name, [sizes[number]], one)
         ]
         return unpack_keys(spec, slots, self._rows(name, key, KEYS, spec, numbers, found))
+
+    def rewrite(self, name: str, new_name: str, keys: Collection[Key]) -> set[Key]:
+        """Write a segment with the events `keys` of another one, byte for byte; those that could be read.
+
+        What is sealed stays so under the same data key. None of them: no segment is written. Raises
+        `TraceCorruptError` where nothing can be read, and `OSError`.
+        """
+        header = read_header(self.blobs, name)
+        names: dict[Key, list[str]] = {}
+        for tensor_name in header.places:
+            names.setdefault(event_key(tensor_name), []).append(tensor_name)
+        tensors: dict[str, torch.Tensor] = {}
+        read = set()
+        for key in names.keys() & set(keys):
+            places = [header.places[tensor_name] for tensor_name in names[key]]
+            data = self.blobs.read(name, [(place.start, place.end) for place in places])
+            if all(
+                memoryview(part).nbytes == place.end - place.start for part, place in zip(data, places, strict=True)
+            ):
+                for tensor_name, place, part in zip(names[key], places, data, strict=True):
+                    tensors[tensor_name] = _typed(part, place)
+                read.add(key)
+        if tensors:
+            self.blobs.write(new_name, tensors, header.metadata)
+        return read
 
     def forget(self, name: str) -> None:
         """Ask for a segment's header again when it is read next."""
@@ -228,6 +259,14 @@ def _tensor(data: bytes | memoryview) -> torch.Tensor:
     """A copy of bytes as `[B]` uint8."""
     out = torch.empty(memoryview(data).nbytes, dtype=torch.uint8)
     out.numpy()[:] = np.frombuffer(data, np.uint8)
+    return out
+
+
+def _typed(data: bytes | memoryview, place: Place) -> torch.Tensor:
+    """A copy of bytes as the tensor that lay at `place`."""
+    out = torch.empty(place.shape, dtype=place.dtype)
+    if out.numel():
+        out.view(-1).view(torch.uint8).copy_(_tensor(data))
     return out
 
 

@@ -3,6 +3,7 @@
 Who puts an event that another writer put first adds its times and nothing else: the first trace stays.
 """
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
 from typing import Any
@@ -163,19 +164,19 @@ class SharedCatalog:
             _write_links(connection, links)
             self._tell(connection, number, {row.namespace for row in rows} | {key[0] for key in links})
 
-    def forget(self, keys: Collection[Key], moved: Iterable[Row], record: Record) -> None:
-        """Delete rows and their links, let `moved` rows name their new segments, and note it, in one transaction.
+    def forget(self, keys: Collection[Key], moved: Iterable[Row], records: Iterable[Record]) -> None:
+        """Delete rows and their links, update `segment` and `corrupt` of `moved` rows, note it, in one transaction.
 
         The segments that held them are doomed. Raises `StoreError`, also where another server forgot one of `moved`
         meanwhile: its trace lies in the new segment, which must then never be used.
         """
-        keys, moved = list(keys), list(moved)
-        self._writer.run(lambda connection: self._forget(connection, keys, moved, record))
+        keys, moved, records = list(keys), list(moved), list(records)
+        self._writer.run(lambda connection: self._forget(connection, keys, moved, records))
 
-    def _forget(self, connection: Plain, keys: Sequence[Key], moved: Sequence[Row], record: Record) -> None:
+    def _forget(self, connection: Plain, keys: Sequence[Key], moved: Sequence[Row], records: Sequence[Record]) -> None:
         with connection.transaction(), connection.cursor() as cursor:
             number = _next_number(connection)
-            _hold(connection, {row.segment for row in moved})
+            _hold(connection, {row.segment for row in moved if not row.corrupt})
             query = sql.SQL(
                 "DELETE FROM events USING ({}) AS k WHERE (events.namespace, events.id) = (k.namespace, k.id)"
             )
@@ -183,13 +184,37 @@ class SharedCatalog:
             _cut_links(connection, keys)
             for row in moved:
                 cursor.execute(
-                    "UPDATE events SET segment = %s WHERE namespace = %s AND id = %s", (row.segment, *row.key)
+                    "UPDATE events SET segment = %s, corrupt = %s WHERE namespace = %s AND id = %s",
+                    (row.segment, row.corrupt, *row.key),
                 )
                 if not cursor.rowcount:
                     raise StoreError("another server forgot events meanwhile; forget again")
             _doom_unnamed(connection)
-            _insert(connection, "audit", record)
+            _rename_chats(connection, keys)
+            for record in records:
+                _insert(connection, "audit", record)
             self._tell(connection, number, {namespace for namespace, _ in keys}, removing=True)
+
+    def select(self, namespace: str, until: float) -> dict[str, float]:
+        """`said_at` by id of rows last said before `until`, set aside or not."""
+        query = "SELECT id, said_at FROM events WHERE namespace = %s AND said_at < %s"
+        return dict(self._read(query, (namespace, until)))
+
+    def in_segment(self, segment: str) -> list[Row]:
+        """All rows whose traces lie in a segment, those set aside included."""
+        return self._rows("segment = %s", (segment,))
+
+    def scrub(self, needles: Collection[bytes] | None) -> None:
+        """Nothing that PostgreSQL deleted can be read through it; old row versions and its log are its operator's."""
+
+    def finish(self, at: float) -> None:
+        """Note in the audit that what was forgotten so far is gone. Raises `StoreError`."""
+        query = "UPDATE audit SET finished_at = %s WHERE finished_at = 0"
+        self._writer.run(lambda connection: connection.execute(query, (at,)))
+
+    def finished(self) -> bool:
+        """Whether every record has a `finished_at`."""
+        return not self._read("SELECT EXISTS (SELECT 1 FROM audit WHERE finished_at = 0)")[0][0]
 
     def set_policy(self, namespace: str, policy: Policy) -> None:
         """Replace the policy of a namespace; one without limits removes it. Raises `StoreError`."""
@@ -341,3 +366,12 @@ def _cut_links(connection: Plain, keys: Iterable[Key]) -> None:
         "WHERE links.namespace = k.namespace AND (links.source = k.id OR links.target = k.id)"
     )
     connection.execute(query.format(KEYS), _asked(keys))
+
+
+def _rename_chats(connection: Plain, keys: Iterable[Key]) -> None:
+    """Give chats that are named after one of the events `keys` a name that says nothing."""
+    query = sql.SQL(
+        "UPDATE events SET chat_id = 'chat-' || md5(%(salt)s || k.id) FROM ({}) AS k "
+        "WHERE events.namespace = k.namespace AND events.chat_id = k.id"
+    )
+    connection.execute(query.format(KEYS), {**_asked(keys), "salt": secrets.token_hex(16)})
