@@ -47,13 +47,14 @@ class StoreReading:
         with self._writer.pending() as pending:
             waiting = {key: entry.event for key, entry in pending.events.items() if key[0] == namespace}
             renewals = dict(pending.renewals)
-        found = [event for event in waiting.values() if not self._expiry.is_over(namespace, event.said_at)]
+        found = []
         for row in self._catalog.rows(namespace):
             if row.key in waiting or self._expiry.is_over(namespace, row.said_at, renewals.get(row.key)):
                 continue
             event = self._decode(row)
             if event is not None:
                 found.append(_renewed(event, renewals.get(row.key)))
+        found += [event for event in waiting.values() if not self._expiry.is_over(namespace, event.said_at)]
         return sorted(found, key=lambda event: event.said_at)
 
     def changes(self, namespace: str, since: int) -> Changes:
