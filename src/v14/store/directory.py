@@ -52,8 +52,8 @@ class DirectoryStore(CoreStore):
         `fsync=False` gives up surviving a power cut (not: surviving the end of the process). `batch_bytes` bounds
         the traces of one segment file, `max_failed_bytes` those that wait in memory while the disk cannot be
         written; `retry_s` is the first pause after such a failure; expired events are erased every `tend_s`. With a
-        `master` key what is written is encrypted from now on. Raises `StoreError`, `StoreVersionError` for files of another format, and `StoreKeyError` for an
-        encrypted store without its key.
+        `master` key what is written is encrypted from now on. Raises `StoreError`, `StoreVersionError` for files of
+        another format, and `StoreKeyError` for an encrypted store without its key.
         """
         layout = Layout.of(home, weights_id)
         descriptor, catalog = -1, None
