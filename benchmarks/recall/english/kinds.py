@@ -1,0 +1,50 @@
+"""Kinds of facts in English, read from `kinds.txt`: how each is stated, asked, and asked in other words."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.recall.english import names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """`{s}` is what a fact is about (a person or a firm), `{v}` its value, drawn from the pool `value`."""
+
+    name: str
+    about: str
+    value: str
+    says: tuple[str, ...]
+    asks: str
+    reworded: str
+
+    @classmethod
+    def parse(cls, line: str) -> "Kind":
+        """A line of the list."""
+        name, about, value, says, asks, reworded = (part.strip() for part in line.split("|"))
+        forms = tuple(form.strip() for form in says.split(";"))
+        return cls(name=name, about=about, value=value, says=forms, asks=asks, reworded=reworded)
+
+    def state(self, draw: random.Random, subject: str, value: str) -> str:
+        """The fact as a sentence."""
+        text = draw.choice(self.says).format(s=subject, v=value) + "."
+        return text[0].upper() + text[1:]
+
+    def ask(self, subject: str, *, reworded: bool = False) -> str:
+        """The question for it."""
+        return (self.reworded if reworded else self.asks).format(s=subject)
+
+    def draw_value(self, draw: random.Random) -> str:
+        """A value."""
+        return names.VALUES[self.value](draw)
+
+
+KINDS = tuple(
+    Kind.parse(line)
+    for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+"""All kinds."""
+
+OF_PEOPLE = tuple(kind for kind in KINDS if kind.about == "somebody")
+"""Those about a person."""

@@ -1,0 +1,160 @@
+"""One model through the whole benchmark: tell, ask every system, answer, MuSiQue, the cost of growing."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.recall import answers, cost, evidence, musique
+from benchmarks.recall.baselines import Bm25, Encoder, MiniLm, Ranker
+from benchmarks.recall.chats import Case, Chat, World, Woven, weave
+from benchmarks.recall.cost import Growth
+from benchmarks.recall.reading import Reader
+from benchmarks.recall.table import BASELINES, IN_CONTEXT, Row
+from benchmarks.recall.told import Told, tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is measured. `questions` of a row, `events` in the store (at least), `leave_out` rows, questions of
+    `musique`, and of the row where everything is in context, whose store has `few_events`; sizes of a growing store."""
+
+    questions: int
+    events: int
+    musique: int
+    few_questions: int
+    few_events: int = 100
+    leave_out: frozenset[str] = frozenset()
+    growth: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+    growth_gb: float = 4.0
+
+
+FULL = Size(questions=100, events=10_000, musique=150, few_questions=100)
+QUICK = Size(
+    questions=10,
+    events=1_000,
+    musique=10,
+    few_questions=10,
+    leave_out=frozenset({"line in 8k"}),
+    growth=(100, 300, 1_000, 3_000, 10_000),
+    growth_gb=2.0,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A model's rows, and how its recall's cost grew."""
+
+    rows: list[Row]
+    growth: Growth
+
+
+def measure(
+    name: str,
+    directory: Path,
+    world: World,
+    seed: int,
+    size: Size,
+    *,
+    device: str = "cpu",
+    musique_file: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Measured:
+    """Everything about one model. A MuSiQue file of None leaves those rows out."""
+    reader, encoder = Reader(directory, device), Encoder(device)
+    clock = _Clock(say)
+    draw = random.Random(f"weave {seed}")
+    cases = [case for row in world.rows if row not in size.leave_out for case in world.cases(row, size.questions)]
+    cases = [case for case in cases if _fits(reader, case)]
+    num_own = sum(len(chat.turns) for case in cases for chat in case.chats)
+    woven = weave(draw, cases, _until(world.distractors(), size.events - num_own))
+    told = tell(reader, woven.chats, "all")
+    clock(f"{name}: {len(told.events)} events read")
+    rankers = _rankers(encoder, told)
+    clock(f"{name}: {len(told.events)} events embedded")
+    found = evidence.look(reader, told, rankers, woven.cases)
+    rows = evidence.rows(name, found)
+    clock(f"{name}: {len(found)} questions asked")
+    asked = [each for each in found if each.case.accepted]
+    made = [answers.prompts(reader, world, told, each, BASELINES) for each in asked]
+    rows += answers.rows(name, [each.case for each in asked], answers.answer(reader, made))
+    clock(f"{name}: {len(asked)} questions answered")
+    rows += _few(name, reader, encoder, world, woven, size)
+    clock(f"{name}: {IN_CONTEXT} answered")
+    if musique_file is not None and size.musique:
+        data = musique.load(musique_file, size.musique)
+        real = tell(reader, data.chats, "musique")
+        rows += musique.rows(name, reader, world, real, _rankers(encoder, real), data.cases)
+        clock(f"{name}: {len(data.cases)} questions of MuSiQue among {len(real.events)} events")
+    session = reader.memory.session("copied")
+    traced = [pair for some in reader.read(woven.chats[:200], session) for pair in some]
+    growth = cost.grow(name, reader, traced, woven.cases, size.growth, size.growth_gb)
+    clock(f"{name}: grown to {growth.sizes[-1]:,} events")
+    return Measured(rows=rows + cost.rows(growth), growth=growth)
+
+
+def _few(name: str, reader: Reader, encoder: Encoder, world: World, woven: Woven, size: Size) -> list[Row]:
+    """The answers when so little is stored that all of it fits in the context."""
+    cases: list[Case] = []
+    num_events = 0
+    wanted = ("single fact", "paraphrase", "two-step", "corrected", "temporal")
+    for case in sorted((c for c in woven.cases if c.row in wanted), key=lambda c: c.chats[0].said_at):
+        num_events += sum(len(chat.turns) for chat in case.chats)
+        if num_events > size.few_events or len(cases) == size.few_questions:
+            break
+        cases.append(case)
+    own = {chat.said_at for case in cases for chat in case.chats}
+    taken = {chat.said_at for case in woven.cases for chat in case.chats}
+    others = [chat for chat in woven.chats if chat.said_at not in taken]
+    others = _until(iter(others), size.few_events - num_events)
+    chats = sorted([*(c for c in woven.chats if c.said_at in own), *others], key=lambda chat: chat.said_at)
+    told = tell(reader, chats, "few")
+    found = evidence.look(reader, told, _rankers(encoder, told), cases)
+    made = []
+    for each in found:
+        prompts = answers.prompts(reader, world, told, each, BASELINES)
+        ids = answers.everything(reader, chats, each.case)
+        made.append(prompts | ({IN_CONTEXT: ids} if len(ids) < reader.max_tokens else {}))
+    row = f"among {len(told.events)} events"
+    few = [_renamed(each.case, row) for each in found]
+    return answers.rows(name, few, answers.answer(reader, made))
+
+
+def _until(chats: Iterator[Chat], num_turns: int) -> list[Chat]:
+    """The first chats that have `num_turns` turns together; every short turn is an event."""
+    taken: list[Chat] = []
+    while num_turns > 0 and (chat := next(chats, None)) is not None:
+        taken.append(chat)
+        num_turns -= len(chat.turns)
+    return taken
+
+
+def _renamed(case: Case, row: str) -> Case:
+    return Case(row=row, chats=case.chats, question=case.question, accepted=case.accepted)
+
+
+def _rankers(encoder: Encoder, told: Told) -> Mapping[str, Ranker]:
+    texts = list(told.texts.values())
+    return {"BM25": Bm25(texts), "MiniLM": MiniLm(encoder, texts)}
+
+
+def _fits(reader: Reader, case: Case) -> bool:
+    """Whether the model can read the chats that a case is about."""
+    longest = max((len(text) for chat in case.chats for _, text in chat.turns), default=0)
+    if longest < reader.max_tokens:
+        return True
+    return len(answers.same_chat(reader, case)) + answers.ANSWER_TOKENS <= reader.max_tokens
+
+
+class _Clock:
+    """Says what was done and how long it took."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._since = time.perf_counter()
+
+    def __call__(self, what: str) -> None:
+        now = time.perf_counter()
+        self._say(f"{what} ({now - self._since:.0f} s)")
+        self._since = now
