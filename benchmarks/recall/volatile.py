@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
+from v14.store.changes import Changes
 from v14.store.contract import StoreStats
-from v14.types import Event, Trace
+from v14.types import Event, Link, Trace
 
 
 class VolatileStore:
@@ -13,6 +14,7 @@ class VolatileStore:
 
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, Event]] = {}
+        self._links: dict[tuple[str, str, str, str], Link] = {}
 
     def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
         """Keep the events, drop the traces."""
@@ -30,6 +32,10 @@ class VolatileStore:
     def events(self, namespace: str) -> Sequence[Event]:
         """All events of a namespace, by `said_at`."""
         return sorted(self._spaces.get(namespace, {}).values(), key=lambda event: event.said_at)
+
+    def changes(self, namespace: str, since: int) -> Changes:
+        """Nothing is changed by anybody else: what is put here, a session adds to its index itself."""
+        return Changes(number=1)
 
     def get(self, namespace: str, ids: Sequence[str]) -> Sequence[Event]:
         """Events by id."""
@@ -49,6 +55,25 @@ class VolatileStore:
 
     def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
         """Nothing expires here."""
+
+    def link(self, namespace: str, links: Sequence[Link]) -> None:
+        """Keep links between events that are here, the larger weight of two."""
+        known = self._spaces.get(namespace, {}).keys()
+        for link in links:
+            key = (namespace, link.source, link.target, link.kind)
+            if {link.source, link.target} <= known and (
+                key not in self._links or self._links[key].weight < link.weight
+            ):
+                self._links[key] = link
+
+    def unlink(self, namespace: str, links: Sequence[Link]) -> None:
+        """Take links out."""
+        for link in links:
+            self._links.pop((namespace, link.source, link.target, link.kind), None)
+
+    def links(self, namespace: str) -> Sequence[Link]:
+        """All links of a namespace."""
+        return [link for key, link in self._links.items() if key[0] == namespace]
 
     def stats(self) -> StoreStats:
         """Numbers of events and tokens; everything else is 0."""
