@@ -69,6 +69,11 @@ class Event:
         """Number of tokens, closing tokens included."""
         return len(self.token_ids)
 
+    @property
+    def body(self) -> tuple[int, ...]:
+        """The tokens without those that only close the turn."""
+        return self.token_ids[: len(self.token_ids) - self.closing_len]
+
 
 LinkKind = Literal["association", "supersedes"]
 """What a link says: source and target belong together, or source is the newer statement of what target said."""

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from v14.config import Options
+from v14.recall.order import span_order
 from v14.types import Event, Plan, Vote
 
 TRACED_VOTES = 8
@@ -18,19 +19,20 @@ def make_plan(
     budget_tokens: int,
     *,
     order: Callable[[str], int] = lambda event_id: 0,
+    sameness: Callable[[str, str], float] = lambda one, other: 0.0,
 ) -> Plan:
     """Choose the events to recall.
 
     ranked: votes of the namespace, strongest first (`Index.votes`). lookup: events by id; a `KeyError` means that one
-    was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
+    was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`). sameness:
+    how far two events answer the same question (`Overlap.sameness`).
 
     An event is recalled when its vote reaches `recall_floor` and, as a share of the best vote that can be recalled,
     `recall_ratio`; at most `recall_max_events` and `budget_tokens` tokens. What the prompt holds already is not
     recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the longest, or
     newest, is.
 
-    Events of one chat stand in the order in which they were said; chats stand with the strongest vote last, directly in
-    front of the question, where small models read best (LOG.md, "the order of a span").
+    `span_order` says in which order they stand.
     """
     prompt = _packed(prompt_token_ids)
     candidates: list[Event] = []
@@ -45,7 +47,7 @@ def make_plan(
         except KeyError:
             continue
         num_above += 1
-        if _contains(prompt, _packed(_body(event))):
+        if _contains(prompt, _packed(event.body)):
             num_in_prompt += 1
             continue
         if not found_best and options.recall_ratio > 0 < vote.value:
@@ -54,7 +56,7 @@ def make_plan(
         _merge(candidates, event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
     return Plan(
-        events=tuple(_ordered(chosen, order)),
+        events=tuple(span_order(chosen, order, sameness)),
         votes=tuple(ranked[:TRACED_VOTES]),
         reason=_reason(ranked, options, num_above, num_in_prompt, len(candidates), len(chosen), budget_tokens),
     )
@@ -63,9 +65,9 @@ def make_plan(
 def _merge(candidates: list[Event], event: Event) -> None:
     """Append the event unless one says the same; of two that do, the longer, then the newer keeps the place."""
     for place, other in enumerate(candidates):
-        shorter, longer = sorted((_body(event), _body(other)), key=len)
+        shorter, longer = sorted((event.body, other.body), key=len)
         if longer[: len(shorter)] == shorter:
-            if (len(_body(event)), event.said_at) > (len(_body(other)), other.said_at):
+            if (len(event.body), event.said_at) > (len(other.body), other.said_at):
                 candidates[place] = event
             return
     candidates.append(event)
@@ -80,19 +82,6 @@ def _within(candidates: Sequence[Event], max_events: int, budget_tokens: int) ->
             chosen.append(event)
             left -= event.num_tokens
     return chosen
-
-
-def _ordered(strongest_first: Sequence[Event], order: Callable[[str], int]) -> list[Event]:
-    chats: dict[str, list[Event]] = {}
-    for event in strongest_first:
-        chats.setdefault(event.chat_id, []).append(event)
-    for events in chats.values():
-        events.sort(key=lambda event: (event.said_at, order(event.id)))
-    return [event for events in reversed(chats.values()) for event in events]
-
-
-def _body(event: Event) -> tuple[int, ...]:
-    return event.token_ids[: event.num_tokens - event.closing_len]
 
 
 def _packed(token_ids: Sequence[int]) -> bytes:

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from v14.errors import TraceCorruptError, TraceNotKeptError
 from v14.geometry import Geometry
 from v14.recall.index import Index
+from v14.recall.terms import Overlap, Terms
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
 from v14.store.contract import Store
@@ -33,6 +34,7 @@ class Space:
     geometry: Geometry
     voters: Voters
     events: dict[str, Event] = field(default_factory=dict)
+    terms: Terms = field(default_factory=Terms)
     number: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -42,6 +44,7 @@ class Space:
         with self.lock:
             self.events[event.id] = event
             self.index.add(event.id, voter_view)
+            self.terms.add(event.id, event.body)
 
     def keep(self, ids: Collection[str]) -> None:
         """Take out all events but these."""
@@ -49,6 +52,7 @@ class Space:
             for event_id in self.events.keys() - ids:
                 del self.events[event_id]
                 self.index.remove(event_id)
+                self.terms.remove(event_id)
 
     def votes(self, cue: Cue) -> list[Vote]:
         """The votes of all events, strongest first."""
@@ -108,6 +112,10 @@ class Reach:
     def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
         """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
         return self._holder(event_id).token_weights(cue, event_id)
+
+    def overlap(self, asked: Iterable[int]) -> Overlap:
+        """What the events share with each other and with the tokens of a question."""
+        return Overlap([space.terms for space in self._spaces.values()], asked)
 
     def _holder(self, event_id: str) -> Space:
         for space in self._spaces.values():

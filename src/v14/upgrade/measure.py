@@ -84,7 +84,7 @@ def measure(
         order, share = index.shares(cue_of(question.text))
         ids = ",".join(map(str, prompt_ids(tokenizer, question.text)))
         rows.append(share)
-        allowed.append([f",{','.join(map(str, _body(events[id])))}," not in f",{ids}," for id in order])
+        allowed.append([f",{','.join(map(str, events[id].body))}," not in f",{ids}," for id in order])
         advance()
     return Measurement(
         heads=heads,
@@ -136,7 +136,3 @@ def _events(
             is_first = is_first and cut.event.role in ("user", "text")
             found.append((cut.event, voter_keys(at_zero, geometry, voters), is_first))
     return found
-
-
-def _body(event: Event) -> tuple[int, ...]:
-    return event.token_ids[: event.num_tokens - event.closing_len]

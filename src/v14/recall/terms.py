@@ -1,0 +1,83 @@
+"""Which tokens the events of a namespace hold: how rare each is, and which events share it.
+
+Events tell of the same when they share what is rare, and templates, lead-ins and forms of speech are what every event
+has. Counted for each namespace by itself, so that nothing of one shows in another.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+
+class Terms:
+    """The tokens of one namespace's events; each counts once an event. Not thread-safe: its owner locks."""
+
+    def __init__(self) -> None:
+        self._of_event: dict[str, frozenset[int]] = {}
+        self._holders: dict[int, set[str]] = {}
+
+    def __len__(self) -> int:
+        """Number of events."""
+        return len(self._of_event)
+
+    def add(self, event_id: str, token_ids: Iterable[int]) -> None:
+        """Add an event; a known id changes nothing."""
+        if event_id not in self._of_event:
+            self._of_event[event_id] = frozenset(token_ids)
+            for token in self._of_event[event_id]:
+                self._holders.setdefault(token, set()).add(event_id)
+
+    def remove(self, event_id: str) -> None:
+        """Take an event out; an unknown id raises `KeyError`."""
+        for token in self._of_event.pop(event_id):
+            holders = self._holders[token]
+            holders.remove(event_id)
+            if not holders:
+                del self._holders[token]
+
+    def tokens(self, event_id: str) -> frozenset[int]:
+        """The distinct tokens of an event; none of one that is not here."""
+        return self._of_event.get(event_id, frozenset())
+
+    def holders(self, token: int) -> Collection[str]:
+        """Ids of the events that hold a token."""
+        return self._holders.get(token, ())
+
+
+class Overlap:
+    """What events share with each other, and with what was asked, by how rare it is among those that are read."""
+
+    def __init__(self, terms: Sequence[Terms], asked: Iterable[int]) -> None:
+        """`terms` of every space that is read; `asked` are the tokens of the prompt's new part."""
+        self._terms = terms
+        self._asked = frozenset(asked)
+        self._num_events = sum(map(len, terms))
+        self._rarity: dict[int, float] = {}
+
+    def rarity(self, token: int) -> float:
+        """The square of log((N + 1) / n) for a token that n of N events hold, as inverse document frequencies go
+        (Spärck Jones, 1972); squared, because one rare name says more than many common words."""
+        if token not in self._rarity:
+            num_holders = sum(len(terms.holders(token)) for terms in self._terms)
+            self._rarity[token] = math.log((self._num_events + 1) / max(1, num_holders)) ** 2
+        return self._rarity[token]
+
+    def weight(self, tokens: Iterable[int]) -> float:
+        """The rarities of some tokens, together."""
+        return sum(map(self.rarity, tokens))
+
+    def tokens(self, event_id: str) -> frozenset[int]:
+        """The distinct tokens of an event, in whichever space it is."""
+        for terms in self._terms:
+            if found := terms.tokens(event_id):
+                return found
+        return frozenset()
+
+    def sameness(self, one: str, other: str) -> float:
+        """How far two events answer the same question, 0 to 1: of what each shares with the question, what both do.
+
+        Two statements about one thing share the same of it; what is said of another thing of its kind shares only the
+        words for the kind.
+        """
+        first, second = (self.tokens(event_id) & self._asked for event_id in (one, other))
+        most = max(self.weight(first), self.weight(second))
+        return self.weight(first & second) / most if most else 1.0
