@@ -185,6 +185,7 @@ class Account:
     def __init__(self, records: Records, listeners: list[Listener], request_id: str, *, trace: bool) -> None:
         self.request_id = request_id
         self.clock = Clock(listeners=listeners)
+        self.opened = time.perf_counter()
         self.spans: dict[int, Standing] = {}
         """By position. Admission may be tried again and again: what counts is how a span was read first."""
         self._records, self._trace = records, trace
@@ -222,10 +223,10 @@ class Account:
             )
             self._records.keep(record)
 
-    def stood(self, standing: Standing) -> None:
-        """Note how a span came to stand where it does."""
+    def stood(self, standing: Standing) -> bool:
+        """Note how a span came to stand where it does; False if that is known."""
         if standing.position in self.spans:
-            return
+            return False
         self.spans[standing.position] = standing
         if self._trace:
             logger.info(
@@ -233,3 +234,4 @@ class Account:
                 self.request_id or "-", standing.position, standing.num_tokens, standing.way,
                 ", ".join(standing.event_ids), ", ".join(standing.composed),
             )  # fmt: skip
+        return True

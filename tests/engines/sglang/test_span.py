@@ -9,6 +9,8 @@ import torch
 
 from v14.engines.sglang import runtime
 from v14.engines.sglang.hooks import span
+from v14.explain import Account, Records
+from v14.reinstate.transcripts import Placement
 
 HEAD = 5
 STATES = torch.zeros(2, 1, 1, 1), torch.zeros(2, 3, 1)
@@ -130,7 +132,7 @@ def fails():
 
 @pytest.mark.parametrize(
     ("place", "way", "tries"),
-    [(lambda: True, "kv", 3), (lambda: False, "reread", 1), (fails, "reread", 1)],
+    [(lambda: ["e"], "kv", 3), (lambda: None, "reread", 1), (fails, "reread", 1)],
     ids=["placed", "no room", "an error"],
 )
 def test_what_cannot_be_placed_is_tried_once(place, way, tries, monkeypatch):
@@ -144,11 +146,17 @@ def test_what_cannot_be_placed_is_tried_once(place, way, tries, monkeypatch):
         costs=SimpleNamespace(note=lambda *args: None),
     )
     engine = SimpleNamespace(memory=memory, rereading={})
+    account = Account(Records(), [], "r", trace=False)
     monkeypatch.setattr(runtime, "_runtime", engine)
     reading = SimpleNamespace(
-        placements=("one",),
+        placements=(Placement(index=2, event_ids=("e",)),),
         sequence=SimpleNamespace(token_ids=tuple(range(8)), starts=(2,)),
-        session=SimpleNamespace(events=lambda placement: [SimpleNamespace(num_tokens=3)]),
+        session=SimpleNamespace(
+            events=lambda placement: [SimpleNamespace(num_tokens=3)],
+            account=account,
+            clock=account.clock,
+            memory=memory,
+        ),
         way=None,
     )
     req = SimpleNamespace(rid="r", extra_key="a", v14_reading=reading)
@@ -156,3 +164,7 @@ def test_what_cannot_be_placed_is_tried_once(place, way, tries, monkeypatch):
         span.place_before_match(req, Tree(16))
     assert (reading.way, len(tried)) == (way, tries)
     assert set(engine.rereading) == ({"r"} if way == "reread" else set())
+    (standing,) = account.spans.values()
+    assert (standing.position, standing.num_tokens, standing.way) == (2, 3, way)
+    assert standing.composed == (("e",) if way == "kv" else ())
+    assert memory.counters == {f"spans_{way}": 1}

@@ -12,6 +12,7 @@ harvest.py       scheduler process: keys and values on their way to the store
 recurrent.py     scheduler process: the pool of recurrent states, and what recurrent layers are given to read
 recording.py     scheduler process: what one request did to the recurrent states
 transfer.py      scheduler process: tensors on their way to the device
+metrics.py       Prometheus metrics, under SGLang's own /metrics
 timing.py        scheduler process: what reading a span again costs
 hooks/           the functions that SGLang calls, one file per concern
 """

@@ -108,7 +108,11 @@ class Front:
         self, original: Generate, obj: Any, request: Any, headers: Mapping[str, str]
     ) -> AsyncIterator[dict[str, Any]]:
         """SGLang's `generate_request` with a ticket for the scheduler, and the memory's report at its end."""
-        admission = self.admit(obj, headers)
+        try:
+            admission = self.admit(obj, headers)
+        except ValueError as error:
+            self.counters[f"refused_{getattr(error, 'status_code', 400)}"] += 1
+            raise
         _strip_client_ticket(obj)
         own_key = obj.extra_key
         if isinstance(own_key, list):

@@ -5,6 +5,7 @@ comes with status 200, so that a client has to read it to know; here it still ha
 """
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -27,9 +28,10 @@ OPEN = ("/v1/models", "/v1/loads", "/api/tags", "/api/show")
 class Gate:
     """Middleware (ASGI) in front of SGLang's routes."""
 
-    def __init__(self, app: App, namespaces: Namespaces, is_up: Callable[[], bool]) -> None:
-        """`is_up` tells whether the server's warm-up is over, whose requests have no key."""
-        self._app, self._namespaces, self._is_up = app, namespaces, is_up
+    def __init__(self, app: App, namespaces: Namespaces, is_up: Callable[[], bool], counters: Counter[str]) -> None:
+        """`is_up` tells whether the server's warm-up is over, whose requests have no key; refusals are counted in
+        `counters`."""
+        self._app, self._namespaces, self._is_up, self._counters = app, namespaces, is_up, counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -37,6 +39,7 @@ class Gate:
             try:
                 self._namespaces.access(headers_of(scope))
             except RefusedError as error:
+                self._counters[f"refused_{error.status_code}"] += 1
                 await _refuse(scope, send, error)
                 return
         await self._app(scope, receive, send)

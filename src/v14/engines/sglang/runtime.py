@@ -70,6 +70,11 @@ class Runtime:
         while len(self._writes) > MAX_WRITES:
             self._writes.popleft()[1].result()
 
+    @property
+    def num_waiting(self) -> int:
+        """Finished requests whose events are still to be made."""
+        return sum(not write.done() for _, write in tuple(self._writes))
+
     def settle(self, *namespaces: str) -> None:
         """Wait for what was read in these namespaces to be known there: not for the disk."""
         mine = [write for of, write in self._writes if of in namespaces]
@@ -90,7 +95,7 @@ class Runtime:
 
     def arrive(self, recv_req: Any, ticket: Ticket) -> None:
         """Open a reading for an arriving request, and give it the token ids that the engine is to read."""
-        session = self.memory.session(ticket.namespace, ticket.shared)
+        session = self.memory.session(ticket.namespace, ticket.shared, request_id=recv_req.rid)
         token_ids = tuple(recv_req.input_ids)
         layout = session.layout(token_ids)
         reading = self._reading(
@@ -209,22 +214,22 @@ class Runtime:
 
     def _plan(self, reading: Reading, cue: Cue) -> tuple[Plan, dict[str, Any]]:
         """Vote and plan; also what the client is told about it."""
-        started = time.perf_counter()
-        if reading.cue_copied is not None:
-            reading.cue_copied.synchronize()
-        self.settle(*reading.session.reads)
+        started, account = time.perf_counter(), reading.session.account
+        with account.clock.measure("wait"):
+            if reading.cue_copied is not None:
+                reading.cue_copied.synchronize()
+            self.settle(*reading.session.reads)
         room = self.scheduler.max_req_len - len(reading.sequence.token_ids) - reading.ticket.max_new_tokens - 1
         plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
-        vote_ms = (time.perf_counter() - started) * 1e3
-        if self.memory.switches.profile:
-            logger.info("profile vote_ms=%.2f events=%d", vote_ms, len(plan.votes))
-        return plan, self._report(reading, plan, vote_ms)
+        account.clock.add("probe", time.perf_counter() - account.opened)
+        return plan, self._report(reading, plan, (time.perf_counter() - started) * 1e3)
 
     def _report(self, reading: Reading, plan: Plan, vote_ms: float) -> dict[str, Any]:
         placements = reading.session.placed(reading.layout, plan)
         spanned = reading.session.sequence(reading.token_ids, placements).token_ids
         votes = {vote.event_id: vote.value for vote in plan.votes}
         return {
+            "id": reading.session.account.request_id,
             "span_tokens": len(spanned) - len(reading.token_ids),
             "recalled": [
                 {

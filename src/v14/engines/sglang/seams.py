@@ -207,6 +207,16 @@ def _problem(seam: Seam) -> str:
     return f"{seam.target} has no parameter {', '.join(missing)}: {seam.why}" if missing else ""
 
 
+def metrics_enabled(server_args: Any) -> bool:
+    """Whether SGLang serves `/metrics`."""
+    return bool(server_args.enable_metrics)
+
+
+def served_name(server_args: Any) -> str:
+    """What SGLang's own metrics call the model."""
+    return str(server_args.served_model_name or server_args.model_path)
+
+
 def kv_row(req: Any) -> int | None:
     """The row of `req_to_token` that holds a request's KV slots; None while it holds none."""
     row = req.kv.req_pool_idx if hasattr(req.kv, "req_pool_idx") else req.req_pool_idx

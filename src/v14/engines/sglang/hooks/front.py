@@ -8,6 +8,7 @@ from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.managers.tokenizer_manager import ServerStatus
 
 from v14.config import Switches
+from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory
 from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
 from v14.engines.sglang.ticket import KEY
@@ -31,6 +32,13 @@ def front_of(manager: Any) -> Front | None:
         front = None
         if switches.memory and is_v14_directory(manager.model_path):
             front = Front(Namespaces.open(switches), lambda: is_up(manager))
+            if seams.metrics_enabled(manager.server_args):
+                # Imported only now: see there.
+                from v14.engines.sglang.metrics import Exporter
+
+                exporter = Exporter(seams.served_name(manager.server_args))
+                exporter.watch(front.counters)
+                exporter.start()
         setattr(manager, FRONT_ATTRIBUTE, front)
     found: Front | None = getattr(manager, FRONT_ATTRIBUTE)
     return found

@@ -4,12 +4,15 @@ Aborted requests take the same door. A request that is only put back into the qu
 end.
 """
 
+import logging
 from typing import Any
 
 from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.harvest import Harvest
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
+
+logger = logging.getLogger("v14")
 
 
 def store_finished(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
@@ -21,18 +24,28 @@ def store_finished(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None
     if not req.finished() or seams.kv_row(req) is None:
         return
     engine.probing.pop(req.rid, None)
-    if reading.again is not None or not reading.ticket.writes:
+    if reading.again is not None:
         return
     reading.is_stored = True
-    with engine.memory.guard("observe"):
-        _observe(engine, reading, req)
+    if reading.ticket.writes:
+        with engine.memory.guard("observe"), reading.session.clock.measure("observe"):
+            if _observe(engine, reading, req):
+                return
+    _profile(reading)
 
 
-def _observe(engine: Runtime, reading: Reading, req: Any) -> None:
+def _profile(reading: Reading) -> None:
+    """A request is over, its events made: where its time went."""
+    if reading.session.memory.switches.profile:
+        logger.info("profile request=%s %s", reading.session.account.request_id or "-", reading.session.clock)
+
+
+def _observe(engine: Runtime, reading: Reading, req: Any) -> bool:
+    """Copy off what is new; False if there is nothing. What is copied becomes events in the background."""
     sequence_len = len(reading.sequence.token_ids)
     committed = seams.owned_length(req)
     if committed < sequence_len:
-        return
+        return False
     token_ids = list(reading.token_ids)
     positions = list(reading.sequence.positions)
     if engine.memory.profile.options.write_generated:
@@ -41,16 +54,18 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> None:
         positions += range(sequence_len, sequence_len + len(written))
     cuts = reading.session.unknown(token_ids, reading.ticket.chat_id)
     if not cuts:
-        return
+        return False
     runs = [(positions[cut.start], positions[cut.start] + cut.event.num_tokens) for cut in cuts]
     harvest = Harvest(engine.kv_pool, engine.memory.profile.geometry, engine.slots(req, committed), runs)
     read_engram = None if reading.recording is None else reading.recording.engram
 
     def keep() -> None:
-        with engine.memory.guard("observe"):
+        with engine.memory.guard("observe"), reading.session.clock.measure("keep"):
             harvest.wait()
             engrams = [engine.memory.engram(start, end, read_engram, harvest.dtype) for start, end in runs]
             traces = (harvest.trace(index, engram) for index, engram in enumerate(engrams))
             reading.session.keep([(cut.event, trace) for cut, trace in zip(cuts, traces, strict=True)])
+        _profile(reading)
 
     engine.write_behind(reading.session.namespace, keep)
+    return True

@@ -12,4 +12,6 @@ def add_routes(server_args: Any, tokenizer_manager: Any, *args: Any, **kwargs: A
     """Before SGLang puts its own key in front of everything, and runs the server."""
     front = front_of(tokenizer_manager)
     if front is not None:
-        http_server.app.add_middleware(Gate, namespaces=front.namespaces, is_up=lambda: is_up(tokenizer_manager))
+        http_server.app.add_middleware(
+            Gate, namespaces=front.namespaces, is_up=lambda: is_up(tokenizer_manager), counters=front.counters
+        )

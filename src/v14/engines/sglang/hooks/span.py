@@ -31,6 +31,7 @@ from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.transfer import to_device
 from v14.engram import advance
+from v14.explain import Standing
 from v14.reinstate.transcripts import Placement
 
 States = tuple[torch.Tensor, torch.Tensor]
@@ -65,19 +66,48 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
         for placement, position in zip(reading.placements, reading.sequence.starts, strict=True):
             lengths = [event.num_tokens for event in reading.session.events(placement)]
             if position + sum(lengths) <= known:
+                _stood(reading, placement, position, sum(lengths), "cached")
                 continue
             reading.way = reading.way or engine.memory.way(sum(lengths))
             if reading.way == "reread":
                 engine.rereading[req.rid] = req
-                return
+                _stood(reading, placement, position, sum(lengths), "reread")
+                continue
             begun = time.perf_counter()
             reading.way = "reread"
-            if not _place(engine, req, tree_cache, reading, placement, list(accumulate(lengths, initial=position))):
-                engine.memory.counters["spans_reread"] += 1
-                return
+            composed: Sequence[str] | None = None
+            edges = list(accumulate(lengths, initial=position))
+            try:
+                composed = _place(engine, req, tree_cache, reading, placement, edges)
+            finally:
+                _stood(reading, placement, position, sum(lengths), "reread" if composed is None else "kv", composed)
+            if composed is None:
+                continue
             reading.way = "kv"
-            engine.memory.counters["spans_placed"] += 1
-            engine.memory.costs.note("kv", sum(lengths), time.perf_counter() - begun)
+            spent = time.perf_counter() - begun
+            reading.session.clock.add("place", spent)
+            engine.memory.costs.note("kv", sum(lengths), spent)
+
+
+def _stood(
+    reading: Reading,
+    placement: Placement,
+    position: int,
+    num_tokens: int,
+    way: str,
+    composed: Sequence[str] | None = None,
+) -> None:
+    """Note how a span came to stand where it does."""
+    standing = Standing(
+        index=placement.index,
+        position=position,
+        num_tokens=num_tokens,
+        event_ids=placement.event_ids,
+        way=way,
+        composed=tuple(composed or ()),
+    )
+    if reading.session.account.stood(standing):
+        reading.session.memory.counters[f"spans_{way}"] += 1
 
 
 def insert_head(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, head: int, states: States) -> bool:
@@ -101,23 +131,29 @@ def insert_head(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, he
 
 def _place(
     engine: Runtime, req: Any, tree_cache: Any, reading: Reading, placement: Placement, edges: Sequence[int]
-) -> bool:
-    """Insert what is missing of a span whose events stand between `edges`; False if it cannot stand there."""
+) -> Sequence[str] | None:
+    """Insert what is missing of a span whose events stand between `edges`; None if it cannot stand there.
+
+    Returns the ids of the events whose engrams were composed into the recurrent states.
+    """
     found = _cached(req, tree_cache, reading, edges[-1])
     if found.length == edges[-1]:
-        return True
+        return ()
     states: States | None = None
+    composed: Sequence[str] = ()
     if engine.states is not None:
         # States are known at nodes alone: go on behind the last event that one of them ends with.
         at_edges = (_cached(req, tree_cache, reading, edge) for edge in reversed(edges[:-1]) if edge <= found.length)
         known = next((at for at in at_edges if at.length in edges), None)
         if known is None:
-            return False
+            return None
         found, first = known, edges.index(known.length)
         span = reading.session.span(placement, edges[0])
         states = _behind(engine, tree_cache, found, span.engrams[first:])
+        behind = zip(placement.event_ids[first:], span.engrams[first:], strict=True)
+        composed = [event_id for event_id, engram in behind if engram is not None]
     elif found.length < edges[0]:
-        return False
+        return None
     else:
         span = reading.session.span(placement, edges[0])
 
@@ -132,7 +168,7 @@ def _place(
             ):
                 buffer[slots] = part[slot].to(buffer.dtype)
 
-    return _insert(engine, req, tree_cache, reading, edges[-1], found, fill, states)
+    return composed if _insert(engine, req, tree_cache, reading, edges[-1], found, fill, states) else None
 
 
 def _behind(engine: Runtime, tree_cache: Any, head: Cached, engrams: Sequence[Any]) -> States:

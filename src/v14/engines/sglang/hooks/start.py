@@ -51,8 +51,15 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
         return result
     refuse([*missing_hooks(), *server_args.refusals(args)])
     memory = Memory.open(load_profile(args.model_path), switches)
-    if memory.available:
-        engine = runtime.Runtime(memory, scheduler)
+    engine = runtime.Runtime(memory, scheduler) if memory.available else None
+    if seams.metrics_enabled(args):
+        # Imported only now: see there.
+        from v14.engines.sglang.metrics import Exporter
+
+        exporter = Exporter(seams.served_name(args))
+        exporter.watch_memory(memory, lambda: 0 if engine is None else engine.num_waiting)
+        exporter.start()
+    if engine is not None:
         attention, sinks = scheduler.tp_worker.model_runner.attn_backend, bool(memory.profile.voters.sinks)
         refuse(server_args.refused_engine(attention, engine.kv_pool, sinks=sinks))
         refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
