@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import tempfile
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -35,6 +36,10 @@ def main() -> None:
     parser.add_argument("--models", type=Path, nargs="*", default=[], metavar="DIR")
     parser.add_argument("--hybrids", type=Path, nargs="*", metavar="DIR", help="by default all; the first if --quick")
     parser.add_argument("--musique", type=Path, metavar="FILE", help="left out where there is no such file")
+    parser.add_argument("--questions", type=int, help="of a row")
+    parser.add_argument("--events", type=int, help="in the store, at least")
+    parser.add_argument("--rows", nargs="*", help="only these kinds of questions")
+    parser.add_argument("--growth-gb", type=float, help="largest index of the growing store, in gigabytes")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--plot", type=Path, help="file of the plot, by default beside --out")
@@ -46,7 +51,9 @@ def main() -> None:
     if musique is None:
         print(f"no MuSiQue rows: there is no file {arguments.musique}", flush=True)
     torch.manual_seed(arguments.seed)
-    size = QUICK if arguments.quick else FULL
+    given = {name: getattr(arguments, name) for name in ("questions", "events", "rows", "growth_gb")}
+    given = {name: value for name, value in given.items() if value is not None}
+    size = replace(QUICK if arguments.quick else FULL, **given)
     hybrids = arguments.hybrids if arguments.hybrids is not None else MODELS[:1] if arguments.quick else MODELS
     subjects: list[tuple[str, Path, World]] = [
         *((path.name, path, English(arguments.seed)) for path in arguments.models),
@@ -69,6 +76,9 @@ def main() -> None:
                 device=arguments.device,
                 musique_file=own,
                 say=lambda text: print(text, flush=True),
+                keep=lambda own, before=tuple(rows): write(
+                    arguments.out, arguments.seed, [*before, *table.judged(own)]
+                ),
             )
             rows += table.judged(found.rows)
             growths.append(found.growth)
@@ -77,7 +87,11 @@ def main() -> None:
     print(table.show(rows))
 
 
-def write(file: Path, seed: int, rows: list[table.Row]) -> None:
+def _keep(file: Path, seed: int, before: Sequence[table.Row], own: Sequence[table.Row]) -> None:
+    write(file, seed, [*before, *table.judged(own)])
+
+
+def write(file: Path, seed: int, rows: Sequence[table.Row]) -> None:
     """Write the rows found so far."""
     file.parent.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ from benchmarks.recall import scoring
 from benchmarks.recall.chats import Case, Chat, Turns, World
 from benchmarks.recall.evidence import Found
 from benchmarks.recall.reading import ANSWER_TOKENS, Reader
-from benchmarks.recall.table import IN_CONTEXT, MEMORY, SAME_CHAT, Row
+from benchmarks.recall.table import MEMORY, SAME_CHAT, Row
 from benchmarks.recall.told import Told
 
 Prompts = dict[str, list[int]]
@@ -60,7 +60,7 @@ def rows(model: str, cases: Sequence[Case], replies: Sequence[dict[str, str]]) -
     """The table's rows about answers; a system counts in a row only if it could be asked about all of its cases."""
     table: list[Row] = []
     for name in dict.fromkeys(case.row for case in cases):
-        own = [(case, reply) for case, reply in zip(cases, replies, strict=True) if case.row == name]
+        own = [(case, reply) for case, reply in zip(cases, replies, strict=False) if case.row == name]
         systems = [system for system in own[0][1] if all(system in reply for _, reply in own)]
         measures: list[tuple[str, Callable[[Case, str], bool]]] = [(f"answers: {name}", scoring.right)]
         if name in _OLD_VALUE_ROWS and own[0][0].refused:
@@ -72,6 +72,3 @@ def rows(model: str, cases: Sequence[Case], replies: Sequence[dict[str, str]]) -
                 value = sum(measure(case, reply[system]) for case, reply in own) / len(own)
                 table.append(Row(model=model, row=row, system=system, value=value, of=len(own)))
     return table
-
-
-__all__ = ["IN_CONTEXT", "answer", "everything", "prompts", "retrieved", "rows", "same_chat"]

@@ -4,6 +4,7 @@ What an event leaves at the voters is computed as an engine would, in a chat of 
 benchmark's. Layers behind the last voter are not run, and what all chats begin with (a system prompt) is read once.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ SORTED_AT_ONCE = 512
 BATCH_TOKENS = {"cpu": 2_048, "cuda": 32_768}
 """Tokens read at once, padding included."""
 
-BATCH_ROWS = {"cpu": 16, "cuda": 64}
+BATCH_ROWS = {"cpu": 16, "cuda": 32}
 """Replies written at once."""
 
 SHARED_TOKENS = 256
@@ -74,19 +75,18 @@ class Reader:
         opening = self.profile.turns.openings.get(event.role, ())
         return self.text(ids[len(opening) :] if ids[: len(opening)] == opening else ids).strip()
 
+    def cuts(self, chat: Chat, ids: Sequence[int], namespace: str) -> list[Cut]:
+        """The events of a chat with its token ids, said when the chat was told."""
+        chat_id = f"chat at {chat.said_at:.0f}"
+        return self.memory.cutter.cut(ids, namespace=namespace, said_at=chat.said_at, chat_id=chat_id)
+
     @torch.inference_mode()
     def read(self, chats: Sequence[Chat], session: Session) -> Iterator[list[tuple[Event, Trace]]]:
         """The events of chats with their keys at the voters (elsewhere zeros), a batch of chats at a time."""
-        cutter = self.memory.cutter
         for start in range(0, len(chats), SORTED_AT_ONCE):
             some = chats[start : start + SORTED_AT_ONCE]
             sequences = [self.ids(chat.turns) for chat in some]
-            cuts = [
-                cutter.cut(
-                    ids, namespace=session.namespace, said_at=chat.said_at, chat_id=f"chat at {chat.said_at:.0f}"
-                )
-                for ids, chat in zip(sequences, some, strict=True)
-            ]
+            cuts = [self.cuts(chat, ids, session.namespace) for chat, ids in zip(some, sequences, strict=True)]
             order = sorted(range(len(some)), key=lambda n: len(sequences[n]))
             for group in _grouped(order, [len(ids) for ids in sequences], BATCH_TOKENS[self.device]):
                 keys = self._voter_keys([sequences[n] for n in group])
@@ -107,12 +107,15 @@ class Reader:
     def answers(self, prompts: Sequence[Sequence[int]], max_new_tokens: int = ANSWER_TOKENS) -> list[str]:
         """A greedy reply to each prompt, written in batches with padding in front."""
         written: dict[int, list[int]] = {}
-        # Prompts that begin alike stand together, all others by length.
         begins = [tuple(prompt[:SHARED_TOKENS]) if self._shares(prompt) else () for prompt in prompts]
-        order = sorted(range(len(prompts)), key=lambda n: (begins[n], len(prompts[n])))
-        for group in _grouped(order, [len(p) for p in prompts], 4 * BATCH_TOKENS[self.device], BATCH_ROWS[self.device]):
-            replies = self._write([list(prompts[n]) for n in group], max_new_tokens)
-            written |= dict(zip(group, replies, strict=True))
+        for begin, count in Counter(begins).items():
+            order = sorted((n for n in range(len(prompts)) if begins[n] == begin), key=lambda n: len(prompts[n]))
+            alike = bool(begin) and count > 1
+            # What they begin with is read once, so that only their number limits a batch.
+            lengths = [SHARED_TOKENS if alike else len(prompt) for prompt in prompts]
+            for group in _grouped(order, lengths, 4 * BATCH_TOKENS[self.device], BATCH_ROWS[self.device]):
+                replies = self._write([list(prompts[n]) for n in group], max_new_tokens)
+                written |= dict(zip(group, replies, strict=True))
         return [self.text(written[n]).strip() for n in range(len(prompts))]
 
     def _shares(self, prompt: Sequence[int]) -> bool:

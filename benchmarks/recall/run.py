@@ -2,30 +2,33 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.recall import answers, cost, evidence, musique
+from benchmarks.recall import answers, cost, evidence, musique, placed
 from benchmarks.recall.baselines import Bm25, Encoder, MiniLm, Ranker
 from benchmarks.recall.chats import Case, Chat, World, Woven, weave
 from benchmarks.recall.cost import Growth
+from benchmarks.recall.english.world import English
 from benchmarks.recall.reading import Reader
-from benchmarks.recall.table import BASELINES, IN_CONTEXT, Row
+from benchmarks.recall.table import BASELINES, IN_CONTEXT, PLACED, Row
 from benchmarks.recall.told import Told, tell
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is measured. `questions` of a row, `events` in the store (at least), `leave_out` rows, questions of
-    `musique`, and of the row where everything is in context, whose store has `few_events`; sizes of a growing store."""
+    """How much is measured: `questions` of a row, `events` in the store (at least), only some `rows` (all if None),
+    questions of `musique`. Where everything is in context: `few_questions` among `few_events`, `placed` of them with
+    events placed. Sizes of a growing store, and the gigabytes that its index may take."""
 
     questions: int
     events: int
     musique: int
     few_questions: int
     few_events: int = 100
-    leave_out: frozenset[str] = frozenset()
+    placed: int = 10
+    rows: Sequence[str] | None = None
     growth: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
     growth_gb: float = 4.0
 
@@ -36,7 +39,7 @@ QUICK = Size(
     events=1_000,
     musique=10,
     few_questions=10,
-    leave_out=frozenset({"line in 8k"}),
+    rows=tuple(row for row in English.rows if row != "line in 8k"),
     growth=(100, 300, 1_000, 3_000, 10_000),
     growth_gb=2.0,
 )
@@ -60,12 +63,16 @@ def measure(
     device: str = "cpu",
     musique_file: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
+    keep: Callable[[list[Row]], None] = lambda rows: None,
 ) -> Measured:
-    """Everything about one model. A MuSiQue file of None leaves those rows out."""
+    """Everything about one model. A MuSiQue file of None leaves those rows out. `say` is told what was done, `keep` is
+    given all rows so far."""
     reader, encoder = Reader(directory, device), Encoder(device)
     clock = _Clock(say)
     draw = random.Random(f"weave {seed}")
-    cases = [case for row in world.rows if row not in size.leave_out for case in world.cases(row, size.questions)]
+    cases = [
+        case for row in world.rows if row in (size.rows or world.rows) for case in world.cases(row, size.questions)
+    ]
     cases = [case for case in cases if _fits(reader, case)]
     num_own = sum(len(chat.turns) for case in cases for chat in case.chats)
     woven = weave(draw, cases, _until(world.distractors(), size.events - num_own))
@@ -75,17 +82,21 @@ def measure(
     clock(f"{name}: {len(told.events)} events embedded")
     found = evidence.look(reader, told, rankers, woven.cases)
     rows = evidence.rows(name, found)
+    keep(rows)
     clock(f"{name}: {len(found)} questions asked")
     asked = [each for each in found if each.case.accepted]
     made = [answers.prompts(reader, world, told, each, BASELINES) for each in asked]
     rows += answers.rows(name, [each.case for each in asked], answers.answer(reader, made))
+    keep(rows)
     clock(f"{name}: {len(asked)} questions answered")
     rows += _few(name, reader, encoder, world, woven, size)
+    keep(rows)
     clock(f"{name}: {IN_CONTEXT} answered")
     if musique_file is not None and size.musique:
         data = musique.load(musique_file, size.musique)
         real = tell(reader, data.chats, "musique")
         rows += musique.rows(name, reader, world, real, _rankers(encoder, real), data.cases)
+        keep(rows)
         clock(f"{name}: {len(data.cases)} questions of MuSiQue among {len(real.events)} events")
     session = reader.memory.session("copied")
     traced = [pair for some in reader.read(woven.chats[:200], session) for pair in some]
@@ -116,9 +127,17 @@ def _few(name: str, reader: Reader, encoder: Encoder, world: World, woven: Woven
         prompts = answers.prompts(reader, world, told, each, BASELINES)
         ids = answers.everything(reader, chats, each.case)
         made.append(prompts | ({IN_CONTEXT: ids} if len(ids) < reader.max_tokens else {}))
+    replies = answers.answer(reader, made)
+    if reader.profile.options.reinstate == "kv":
+        own_replies = placed.replies(reader, chats, cases[: size.placed])
+        for reply, text in zip(replies, own_replies, strict=False):
+            reply[PLACED] = text
     row = f"among {len(told.events)} events"
-    few = [_renamed(each.case, row) for each in found]
-    return answers.rows(name, few, answers.answer(reader, made))
+    few = [_renamed(case, row) for case in cases]
+    rows = answers.rows(name, few, replies)
+    if reader.profile.options.reinstate == "kv":
+        rows += answers.rows(name, [_renamed(case, f"{row}, a sample") for case in cases[: size.placed]], replies)
+    return rows
 
 
 def _until(chats: Iterator[Chat], num_turns: int) -> list[Chat]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 SAME_CHAT = "same chat"
 IN_CONTEXT = "everything in context"
 MEMORY = "memory"
+PLACED = "memory, placed"
 VOTERS = "voters"
 BASELINES = ("BM25", "MiniLM")
 RAG = tuple(f"RAG {name}" for name in BASELINES)

@@ -90,3 +90,20 @@ class VolatileStore:
 
     def close(self) -> None:
         """Nothing to commit."""
+
+
+class KeepingStore(VolatileStore):
+    """One that keeps the traces as well, for a few events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._traces: dict[tuple[str, str], Trace] = {}
+
+    def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
+        """Keep both."""
+        super().put(events)
+        self._traces |= {(event.namespace, event.id): trace for event, trace in events}
+
+    def trace(self, namespace: str, event_id: str) -> Trace:
+        """The trace of an event. Raises `KeyError` for one that is not here."""
+        return self._traces[namespace, event_id]

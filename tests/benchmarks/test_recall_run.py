@@ -98,7 +98,8 @@ def test_everything_runs_on_a_tiny_model(tmp_path, home, monkeypatch):
         musique=0,
         few_questions=2,
         few_events=12,
-        leave_out=frozenset({"line in 2k", "line in 8k"}),
+        placed=1,
+        rows=[row for row in English.rows if not row.startswith("line")],
         growth=(10, 40),
     )
     directory = tiny_v14("llama", tmp_path / "v14", recall_max_events=2)
@@ -111,3 +112,6 @@ def test_everything_runs_on_a_tiny_model(tmp_path, home, monkeypatch):
     assert {row.value for row in rows if row.row == "recalls anything: absent"} == {1.0}
     assert all(row.of == 2 for row in rows if row.row == "answers: two-step")
     assert measured.growth.sizes == (10, 40)
+    sample = [row for row in rows if row.row.endswith("a sample")]
+    assert {row.system for row in sample} >= {"memory", "memory, placed"}
+    assert all(row.of == 1 for row in sample)
