@@ -21,13 +21,14 @@ READY := $(VENV)/.ready
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu lint demo check hybrid-table bench-recall clean
+.PHONY: help setup test test-slow test-gpu test-shared-store lint demo check hybrid-table bench-recall clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
 	@echo "make test       formatting, lint, types, fast tests"
 	@echo "make test-slow  the minutes-long tests"
 	@echo "make test-gpu   the tests that need a CUDA device"
+	@echo "make test-shared-store  the store in PostgreSQL and S3: contract, kills, forgetting, two servers; installs PostgreSQL if missing"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"
@@ -64,6 +65,12 @@ test-slow: $(READY)
 
 test-gpu: $(READY)
 	$(BIN)/pytest -m gpu
+
+# PostgreSQL is a package of Debian's; its programs need not be on the path. KILLS=… for another number than 1,000.
+test-shared-store: $(READY)
+	@ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 || command -v postgres > /dev/null || \
+		{ echo "PostgreSQL is missing; installing Debian's package postgresql"; apt-get install -y --no-install-recommends postgresql; }
+	MODEL=$(MODEL) $(BIN)/pytest -s -m shared tests/store
 
 demo: $(READY)
 	$(BIN)/python demo/demo.py

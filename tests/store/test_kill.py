@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,9 @@ from tests.store.checker import leftovers, wrongs
 from tests.store.making import WEIGHTS, made
 from v14.store.directory import DirectoryStore
 from v14.store.layout import Layout
-from v14.store.pending import Batch
+from v14.store.pending import Batch, Key
+from v14.store.spec import Spec
+from v14.types import Trace
 
 ROUNDS = 200
 ROUNDS_PER_DIRECTORY = 10
@@ -27,8 +29,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def zygote() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.store.zygote"]
+def zygote(module: str = "tests.store.zygote") -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", module]
     # numpy's BLAS would start threads, and a process that forks should have none
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
@@ -41,7 +43,9 @@ def zygote() -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def killed(process: subprocess.Popen[str], rng: random.Random, seed: int, home: Path) -> list[tuple[str, int, bool]]:
+def killed(
+    process: subprocess.Popen[str], rng: random.Random, seed: int, home: Path | str
+) -> list[tuple[str, int, bool]]:
     """Let a child write to `home`, kill it, and return what it had acknowledged."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -140,11 +144,12 @@ class RowsFirst(DirectoryStore):
     """A store that commits in the wrong order."""
 
     def _commit(self, batch: Batch) -> None:
-        late: list[Callable[[], None]] = []
+        late: list[Callable[[], object]] = []
         write = self._segments.write
 
-        def later(*args: Any, **options: Any) -> None:
-            late.append(partial(write, *args, **options))
+        def later(name: str, traces: Mapping[Key, Trace], *form: Any) -> dict[Key, Spec]:
+            late.append(partial(write, name, traces, *form))
+            return {key: Spec.of(trace) for key, trace in traces.items()}
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self._segments, "write", later)

@@ -8,9 +8,11 @@ import itertools
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.store.making import WEIGHTS, made
+from v14.store.core import CoreStore
 from v14.store.directory import DirectoryStore
 
 NAMESPACES = ("home", "work")
@@ -21,9 +23,8 @@ def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
-def write_until_killed(seed: int, home: Path) -> None:
+def write_until_killed(seed: int, store: CoreStore) -> None:
     rng = random.Random(seed)
-    store = DirectoryStore.open(home, WEIGHTS)
     unsaid: list[tuple[str, int, int]] = []
     for number in itertools.count(seed * 100_000):
         namespace, large = rng.choice(NAMESPACES), int(rng.random() < 0.1)
@@ -36,12 +37,16 @@ def write_until_killed(seed: int, home: Path) -> None:
             unsaid.clear()
 
 
-def main() -> None:
+def embedded(home: str) -> CoreStore:
+    return DirectoryStore.open(Path(home), WEIGHTS)
+
+
+def main(open_store: Callable[[str], CoreStore] = embedded) -> None:
     for line in sys.stdin:
         seed, home = line.split(maxsplit=1)
         pid = os.fork()
         if pid == 0:
-            write_until_killed(int(seed), Path(home.strip()))
+            write_until_killed(int(seed), open_store(home.strip()))
         say(f"pid {pid}")
         _, status = os.waitpid(pid, 0)
         say(f"reaped {os.waitstatus_to_exitcode(status)}")

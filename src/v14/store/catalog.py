@@ -216,6 +216,10 @@ class Catalog:
                 write_record(self._writer, record)
         self._took(namespace for namespace, _ in keys)
 
+    def erasing(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing to keep out: one process writes, and erases on one thread."""
+        return contextlib.nullcontext()
+
     def select(self, namespace: str, until: float) -> dict[str, float]:
         """`said_at` by id of rows last said before `until`, set aside or not."""
         sql = "SELECT id, said_at FROM events WHERE namespace = ? AND said_at < ?"

@@ -40,6 +40,12 @@ class Eraser:
         Durable when it returns. Raises `StoreError`: either nothing is erased, or (the message says so) everything is
         and copies in files are still to be removed, which `finish` does.
         """
+        with self._catalog.erasing():
+            return self._erase(keys, pending, action, selection, requested_by)
+
+    def _erase(
+        self, keys: Collection[Key], pending: Sequence[Event], action: str, selection: str, requested_by: str
+    ) -> int:
         rows = [row for key in keys if (row := self._catalog.row(key, corrupt=True)) is not None]
         num_tokens = {row.key: row.num_tokens for row in rows}
         num_tokens |= {(event.namespace, event.id): event.num_tokens for event in pending}
@@ -75,7 +81,7 @@ class Eraser:
             self._segments.forget(name)
         try:
             self._segments.blobs.remove(names)
-        except OSError as error:
+        except (OSError, StoreError) as error:
             raise StoreError(
                 f"what was forgotten is deleted, but not yet from {', '.join(map(self._segments.blobs.where, names))} "
                 f"({error}); it is tried again in the background"

@@ -6,6 +6,7 @@ blobs      embedded: files of one directory (`files.py`)
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import torch
@@ -76,6 +77,9 @@ class CatalogContract(Protocol):
 
         A chat whose id is that of a deleted event gets another one.
         """
+
+    def erasing(self) -> AbstractContextManager[None]:
+        """Within it, nobody else erases: what is read of segments stays true. Raises `StoreError`."""
 
     def select(self, namespace: str, until: float) -> Mapping[str, float]:
         """`said_at` by id of rows last said before `until`, those set aside included."""

@@ -4,14 +4,15 @@ Who puts an event that another writer put first adds its times and nothing else:
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, fields
 from typing import Any
 
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from v14.errors import StoreError
+from v14.errors import StoreError, StoreUnavailableError
 from v14.store.audit import Record, namespace_digest
 from v14.store.changes import Changed
 from v14.store.links import LinkChange, LinkKey
@@ -22,6 +23,7 @@ from v14.store.shared.connection import Plain, Wire
 from v14.store.shared.listener import Latest, payload
 from v14.store.vault import StoreKey
 
+LOCK, UNLOCK = (f"SELECT pg_advisory_{word}(hashtextextended(%s, 15))".encode() for word in ("lock", "unlock"))
 NAMES = [field.name for field in fields(Row)]
 COLUMNS = sql.SQL(", ").join(map(sql.Identifier, NAMES))
 KEYS = sql.SQL("SELECT * FROM unnest(%(namespaces)s::text[], %(ids)s::text[]) AS asked (namespace, id)")
@@ -33,6 +35,7 @@ class SharedCatalog:
     def __init__(self, reader: Wire, writer: Wire, latest: Latest, channel: str) -> None:
         """`latest` says what changed since when, as far as it was told; changes made here are told on `channel`."""
         self._reader, self._writer, self._latest, self._channel = reader, writer, latest, channel
+        self._erasing_on: Plain | None = None
 
     def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
         """The row of an event, or None; of one set aside only where `corrupt`."""
@@ -167,13 +170,14 @@ class SharedCatalog:
     def forget(self, keys: Collection[Key], moved: Iterable[Row], records: Iterable[Record]) -> None:
         """Delete rows and their links, update `segment` and `corrupt` of `moved` rows, note it, in one transaction.
 
-        The segments that held them are doomed. Raises `StoreError`, also where another server forgot one of `moved`
-        meanwhile: its trace lies in the new segment, which must then never be used.
+        The segments that held them are doomed. Only within `erasing`. Raises `StoreError`.
         """
         keys, moved, records = list(keys), list(moved), list(records)
         self._writer.run(lambda connection: self._forget(connection, keys, moved, records))
 
     def _forget(self, connection: Plain, keys: Sequence[Key], moved: Sequence[Row], records: Sequence[Record]) -> None:
+        if connection is not self._erasing_on:
+            raise StoreUnavailableError("nothing was forgotten: the connection to the catalog was lost; forget again")
         with connection.transaction(), connection.cursor() as cursor:
             number = _next_number(connection)
             _hold(connection, {row.segment for row in moved if not row.corrupt})
@@ -187,13 +191,30 @@ class SharedCatalog:
                     "UPDATE events SET segment = %s, corrupt = %s WHERE namespace = %s AND id = %s",
                     (row.segment, row.corrupt, *row.key),
                 )
-                if not cursor.rowcount:
-                    raise StoreError("another server forgot events meanwhile; forget again")
             _doom_unnamed(connection)
             _rename_chats(connection, keys)
             for record in records:
                 _insert(connection, "audit", record)
             self._tell(connection, number, {namespace for namespace, _ in keys}, removing=True)
+
+    @contextmanager
+    def erasing(self) -> Iterator[None]:
+        """One server erases at a time: two that write a segment anew at once would each keep what the other erases.
+
+        The lock is the connection's, and lost with it; then `forget` refuses.
+        """
+
+        def lock(connection: Plain) -> Plain:
+            connection.execute(LOCK, (self._channel,))
+            return connection
+
+        self._erasing_on = self._writer.run(lock, again=True)
+        try:
+            yield
+        finally:
+            connection, self._erasing_on = self._erasing_on, None
+            with suppress(StoreError):
+                self._writer.run(lambda now: now.execute(UNLOCK, (self._channel,)) if now is connection else None)
 
     def select(self, namespace: str, until: float) -> dict[str, float]:
         """`said_at` by id of rows last said before `until`, set aside or not."""

@@ -14,6 +14,7 @@ from safetensors.torch import save
 
 from v14.errors import StoreUnavailableError, TraceCorruptError
 from v14.home import SharedHome
+from v14.store.shared.pause import Pause
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
@@ -35,6 +36,9 @@ class Register(Protocol):
         """Bytes of all objects together."""
 
 
+UNSATISFIABLE = "416 Range Not Satisfiable"
+"""What HTTP says where a range begins behind the end of an object."""
+
 COALESCE_BYTES = 256 << 10
 """Ranges closer than this are read in one request: about what a store sends in the time that a request takes."""
 
@@ -51,8 +55,8 @@ def connect(home: SharedHome, directory: str) -> S3Store:
         home.bucket,
         prefix="/".join(filter(None, (home.prefix, directory))),
         config=config,
-        client_options={"timeout": "60s", "connect_timeout": "5s", "allow_http": endpoint.startswith("http://")},
-        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=15)},
+        client_options={"timeout": "30s", "connect_timeout": "3s", "allow_http": endpoint.startswith("http://")},
+        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=10)},
     )
 
 
@@ -62,6 +66,7 @@ class ObjectBlobs:
     def __init__(self, store: ObjectStore, address: str, register: Register) -> None:
         """`address` is the URL of the objects, for messages."""
         self._store, self._address, self._register = store, address, register
+        self._pause = Pause()
 
     @property
     def num_bytes(self) -> int:
@@ -86,15 +91,21 @@ class ObjectBlobs:
 
     def read(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[memoryview]:
         """Byte ranges of an object; neighbours are asked for together. Raises as the contract says."""
-        starts, ends = zip(*ranges, strict=True) if ranges else ((), ())
+        self._pause.check()
+        wanted = [(start, end) for start, end in ranges if start < end]
+        starts, ends = zip(*wanted, strict=True) if wanted else ((), ())
         try:
             with self._errors(name):
-                found = obstore.get_ranges(self._store, name, starts=starts, ends=ends, coalesce=COALESCE_BYTES)
+                parts = obstore.get_ranges(self._store, name, starts=starts, ends=ends, coalesce=COALESCE_BYTES)
         except StoreUnavailableError as error:
-            if isinstance(error.__cause__, NotFoundError) and self._is_there(MARKER):
-                raise TraceCorruptError(f"{self.where(name)} is missing; its events are set aside") from error
+            gone = isinstance(error.__cause__, FileNotFoundError | NotFoundError) and self._is_there(MARKER)
+            if gone or UNSATISFIABLE in str(error):
+                raise TraceCorruptError(f"{error} It is missing or damaged; its events are set aside") from error
+            self._pause.failed()
             raise
-        return [memoryview(part) for part in found]
+        self._pause.answered()
+        found = iter([memoryview(part) for part in parts])
+        return [next(found) if start < end else memoryview(b"") for start, end in ranges]
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects. Raises `StoreError`."""
@@ -135,6 +146,6 @@ class ObjectBlobs:
     def _errors(self, name: str) -> Iterator[None]:
         try:
             yield
-        except BaseError as error:
+        except (BaseError, OSError) as error:
             line = str(error).split("\n\nDebug source")[0]
             raise StoreUnavailableError(f"{self.where(name)} is not to be had: {' '.join(line.split())}") from error

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -22,11 +22,16 @@ from v14.store.shared.listener import Latest, Listener
 from v14.store.shared.objects import ObjectBlobs
 from v14.store.shared.schema import prepare, schema_of
 from v14.store.vault import Vault
+from v14.store.writer import TEND_S
+from v14.types import Event, Trace
 
 log = logging.getLogger("v14.store")
 
 GRACE_S = 3600.0
 """How old a segment without rows has to be to count as left behind."""
+
+COLLECT_S = 3600.0
+"""Time between two looks for such segments; the first comes soon after the start."""
 
 
 class SharedStore(CoreStore):
@@ -34,15 +39,16 @@ class SharedStore(CoreStore):
 
     def __init__(
         self, home: SharedHome, catalog: SharedCatalog, blobs: ObjectBlobs, listener: Listener, weights_id: str, *,
-        clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float,
+        clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float, tend_s: float,
         keeping: Keeping, vault: Vault | None,
     ) -> None:  # fmt: skip
         """Use `open`."""
+        self._collect_at = 0.0
         self.home, self._shared, self._blobs, self._listener = home, catalog, blobs, listener
         # A name is used for one try to commit: whether an earlier one came true is nobody's guess.
         super().__init__(
             catalog, Segments(blobs, weights_id, vault), name=lambda _: f"{uuid.uuid4().hex}{SEGMENT_SUFFIX}",
-            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
         )  # fmt: skip
 
@@ -50,7 +56,7 @@ class SharedStore(CoreStore):
     def open(
         cls, home: SharedHome, weights_id: str, *, clock: Callable[[], float] = time.time,
         batch_bytes: int = BATCH_BYTES, max_failed_bytes: int = MAX_FAILED_BYTES, retry_s: float = RETRY_S,
-        keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None,
+        tend_s: float = TEND_S, keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None,
     ) -> "SharedStore":  # fmt: skip
         """Open or create the store of `weights_id`. Arguments are those of `DirectoryStore.open`.
 
@@ -86,9 +92,26 @@ class SharedStore(CoreStore):
         )  # fmt: skip
         return cls(
             home, catalog, segments, listener, weights_id,
-            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
+            clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
         )  # fmt: skip
+
+    def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
+        """Queue events. Raises `ValueError` for what can never be stored: text of PostgreSQL holds no NUL."""
+        for event, _ in events:
+            if "\0" in f"{event.namespace}{event.chat_id}{event.role}{event.parent}":
+                raise ValueError(f"event {event.id} has a NUL character in its namespace, chat, role or parent")
+        super().put(events)
+
+    def _leftovers(self, replaced: set[str]) -> set[str]:
+        """Whatever is doomed, by whichever server."""
+        return replaced | set(self._shared.doomed(GRACE_S))
+
+    def _tend(self) -> None:
+        super()._tend()
+        if time.monotonic() >= self._collect_at:
+            self._collect_at = time.monotonic() + COLLECT_S
+            self.collect()
 
     def collect(self, grace_s: float = GRACE_S) -> int:
         """Delete segments that no row names or will name, whichever server left them; how many.

@@ -1,0 +1,66 @@
+"""Two real SGLang servers over one shared store: told at one, asked at the other, as at one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.shared_servers import Postgres
+from tests.store.contract.places import Shared
+from v14.check.client import ChatClient
+from v14.check.facts import Fact, generate
+from v14.check.scoring import contains, recalled
+from v14.check.server import Server
+from v14.check.suite import ANSWER_TOKENS, NUM_FACTS, TELL_TOKENS, user
+from v14.store.looking import views
+
+MODEL = Path(os.environ.get("MODEL") or Path(__file__).parents[3] / ".demo" / "SmolLM2-135M-Instruct-V14")
+
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.slow,
+    pytest.mark.engine,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(not MODEL.is_dir(), reason=f"no {MODEL}: `make demo` makes it, MODEL=… names another"),
+]
+
+
+def tell_and_ask(facts: list[Fact], namespace: str, told_at: Server, asked_at: Server) -> tuple[list[bool], list[bool]]:
+    """Of every fact, told and asked in a chat of its own: was it recalled, was the answer right."""
+    teller, asker = (ChatClient(url=server.url, namespace=namespace) for server in (told_at, asked_at))
+    for fact in facts:
+        teller.chat(user(fact.statement), max_tokens=TELL_TOKENS)
+    replies = [asker.chat(user(fact.question), max_tokens=ANSWER_TOKENS) for fact in facts]
+    answered = list(zip(replies, facts, strict=True))
+    return (
+        [recalled(reply.account, fact) for reply, fact in answered],
+        [contains(reply.text, [fact.value]) for reply, fact in answered],
+    )
+
+
+def test_told_at_one_asked_at_the_other(servers: tuple[Postgres, int], shared: Shared, tmp_path: Path) -> None:
+    url = (
+        f"postgresql://v14@127.0.0.1:{servers[0].port}/postgres?"
+        f"segments={shared.home.segments}&endpoint=http://127.0.0.1:{servers[1]}"
+    )
+    facts = generate(0, NUM_FACTS)
+    one, other = (
+        Server(
+            model_dir=MODEL, home=tmp_path / "unused", log=tmp_path / f"{name}.log",
+            environment={"SGLANG_V14_MEMORY_HOME": url}, start_timeout_s=600,
+        )
+        for name in ("one", "other")
+    )  # fmt: skip
+    with one, other:
+        one.start()
+        other.start()
+        reference = tell_and_ask(facts, "reference", one, one)
+        found = tell_and_ask(facts, "both", one, other)
+        for name, (events, answers) in (("told and asked at one", reference), ("asked at the other", found)):
+            print(f"{name}: {sum(events)} of {NUM_FACTS} recalled, {sum(answers)} of {NUM_FACTS} answered right")
+        assert found == reference
+        assert sum(found[0]) == NUM_FACTS
+        tracebacks = one.tracebacks() + other.tracebacks()
+    [store] = [view for view in views(shared.home) if "both" in view.namespaces]
+    print(f"{store.num_events} events, {store.num_bytes} bytes, {tracebacks} tracebacks")
+    assert not tracebacks
