@@ -319,7 +319,7 @@ def check_version(path: Path, version: int) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     try:
-        return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=0)
     except sqlite3.Error as error:
         raise StoreError(
             f"{path} cannot be opened ({error}); set {HOME_VARIABLE} to a directory that can be written"
