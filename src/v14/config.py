@@ -24,6 +24,9 @@ Mode = Literal["off", "read", "write", "both"]
 Codec = Literal["native", "int8", "int4"]
 """How keys and values lie in the store: as computed, or in so many bits (`v14.codecs`)."""
 
+Sync = Literal["always", "batch", "off"]
+"""When what is stored is safe from a power cut (`v14.store.keeping`)."""
+
 Policy = Literal["open", "keyed", "required"]
 """Who says which namespace a request has (`v14.namespaces`)."""
 
@@ -94,6 +97,7 @@ class Switches:
     namespace_header: str = "x-v14-namespace"
     proxy_secret: Path | None = None
     max_store_gb: float | None = None
+    fsync: Sync = "always"
     key: str | None = field(default=None, repr=False)
     key_file: Path | None = None
     key_command: str | None = None
@@ -112,6 +116,7 @@ class Switches:
             "NAMESPACE_HEADER": ("namespace_header", _header),
             "PROXY_SECRET": ("proxy_secret", _file),
             "MAX_STORE_GB": ("max_store_gb", _positive),
+            "FSYNC": ("fsync", _sync),
             "KEY": ("key", _text),
             "KEY_FILE": ("key_file", _path),
             "KEY_COMMAND": ("key_command", _text),
@@ -160,6 +165,12 @@ def _policy(name: str, text: str) -> Policy:
     if text not in get_args(Policy):
         raise OptionError(f"{name}={text!r} is none of {', '.join(get_args(Policy))}")
     return cast(Policy, text)
+
+
+def _sync(name: str, text: str) -> Sync:
+    if text not in get_args(Sync):
+        raise OptionError(f"{name}={text!r} is none of {', '.join(get_args(Sync))}")
+    return cast(Sync, text)
 
 
 def _file(name: str, text: str) -> Path | None:

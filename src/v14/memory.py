@@ -166,6 +166,7 @@ def keeping_of(profile: Profile, switches: Switches) -> Keeping:
         idle=replace(form, codec=options.idle_trace_codec),
         idle_s=options.idle_days * DAY_S,
         max_bytes=None if switches.max_store_gb is None else int(switches.max_store_gb * GIB),
+        sync=switches.fsync,
     )
 
 

@@ -87,10 +87,12 @@ def test_several_kinds_of_failure_are_each_told_once(
 ) -> None:
     store = opened()
     with monkeypatch.context() as patch:
+        tries: list[int] = []
         for number in (errno.ENOSPC, errno.EROFS, errno.ENOSPC):
-            patch.setattr(os, "replace", refuse(number))
+            failing, until = refuse(number), len(tries) + 2
+            patch.setattr(os, "replace", lambda *_, failing=failing: tries.append(1) or failing())
             store.put([made(number)])
-            time.sleep(0.15)
+            wait_until(lambda until=until: len(tries) >= until)
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 

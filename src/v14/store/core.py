@@ -8,7 +8,7 @@ from v14.store.audit import Record
 from v14.store.erase import Eraser
 from v14.store.expiry import Expiry
 from v14.store.foundation import CatalogContract
-from v14.store.keeping import KEEP_EVERYTHING, Keeping
+from v14.store.keeping import GATHER_S, KEEP_EVERYTHING, Keeping
 from v14.store.links import link_key
 from v14.store.pending import Batch
 from v14.store.policies import Policy
@@ -52,6 +52,7 @@ class CoreStore(StoreReading):
         self._writer = Writer(
             self._commit, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s,
             tend=self._tend, tend_s=tend_s,
+            gather_s=GATHER_S if keeping.sync == "batch" else 0.0,
         )  # fmt: skip
 
     def put(self, events: Sequence[tuple[Event, Trace]]) -> None:

@@ -59,6 +59,7 @@ class DirectoryStore(CoreStore):
         descriptor, catalog = -1, None
         try:
             layout.make()
+            fsync = fsync and keeping.sync != "off"
             descriptor = layout.acquire()
             catalog = Catalog(layout.catalog, weights_id, fsync=fsync)
             blobs = FileBlobs(layout.segments, fsync=fsync)

@@ -10,6 +10,7 @@ rewritten while something is written.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -54,12 +55,14 @@ class Writer:
 
     def __init__(
         self, commit: Callable[[Batch], None], *, batch_bytes: int, max_failed_bytes: int, retry_s: float,
-        tend: Callable[[], None] = _nothing, tend_s: float = TEND_S,
+        tend: Callable[[], None] = _nothing, tend_s: float = TEND_S, gather_s: float = 0.0,
     ) -> None:  # fmt: skip
         """Sizes are bytes of traces; `retry_s` is the first pause after a failure, doubled up to 30 seconds.
 
-        `tend` is called about every `tend_s` seconds; what it raises is logged.
+        `tend` is called about every `tend_s` seconds; what it raises is logged. What nobody waits for is gathered for
+        `gather_s` seconds, or up to `batch_bytes`, before it is written.
         """
+        self._gather_s, self._gathered_at, self._num_waiting = gather_s, math.inf, 0
         self._tend, self._tend_s, self._tend_at = tend, tend_s, time.monotonic() + tend_s
         self._jobs: deque[Job] = deque()
         self._commit, self._batch_bytes, self._max_failed_bytes = commit, batch_bytes, max_failed_bytes
@@ -89,7 +92,12 @@ class Writer:
         """Wait until everything pending now is committed, or writing fails; False when the time ran out."""
         with self._changed:
             number = self._pending.last_number
-            return self._changed.wait_for(lambda: self._failing or self._pending.settled(number), timeout_s)
+            self._num_waiting += 1
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(lambda: self._failing or self._pending.settled(number), timeout_s)
+            finally:
+                self._num_waiting -= 1
 
     def run(self, call: Callable[[], Result]) -> Result:
         """What `call` returns or raises, called on the writer's thread between two commits, also while writing fails.
@@ -152,15 +160,23 @@ class Writer:
                     self._tend_at = now + self._tend_s
                     return Job(self._tend_safely)
                 idle = self._pending.settled(self._pending.last_number)
-                if not idle and now >= self._retry_at:
+                write_at = math.inf if idle else self._write_at(now)
+                if now >= write_at:
                     break
-                self._changed.wait((self._tend_at if idle else min(self._retry_at, self._tend_at)) - now)
+                self._changed.wait(min(write_at, self._tend_at) - now)
             if self._jobs:
                 return self._jobs.popleft()
             if self._pending.settled(self._pending.last_number):
                 return None
-            self._busy = True
+            self._busy, self._gathered_at = True, math.inf
             return self._pending.take(self._batch_bytes)
+
+    def _write_at(self, now: float) -> float:
+        """When what is pending is to be written, in the time of `time.monotonic`."""
+        if self._gathered_at == math.inf:
+            self._gathered_at = now + self._gather_s
+        hurried = self._num_waiting or self._pending.num_bytes >= self._batch_bytes
+        return max(self._retry_at, now if hurried else self._gathered_at)
 
     def _tend_safely(self) -> None:
         try:
