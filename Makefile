@@ -7,7 +7,7 @@ TORCH_INDEX ?=
 TORCH ?= torch==2.13.0
 TORCHVISION ?= torchvision==0.28.0
 SGLANG ?= sglang==0.5.23
-MODEL ?= .demo/SmolLM2-135M-Instruct-V14
+MODEL ?= $(DEMO_MODEL)
 SEED ?= 0
 # Of bench-recall: V14 directories of models that chat in English, MuSiQue's questions (benchmarks/recall/musique.py), and
 # whether to measure little of everything.
@@ -18,10 +18,13 @@ QUICK ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
+CLIENTS := build/clients/.ready
+DOCS := build/docs/.ready
+DEMO_MODEL := .demo/SmolLM2-135M-Instruct-V14
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu test-shared-store lint demo check hybrid-table bench-recall clean
+.PHONY: help setup test test-slow test-gpu test-shared-store lint demo check e2e docs hybrid-table bench-recall clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
@@ -30,6 +33,8 @@ help:
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make test-shared-store  the store in PostgreSQL and S3: contract, kills, forgetting, two servers; installs PostgreSQL if missing"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
+	@echo "make e2e        the clients' examples against a real server"
+	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"
 	@echo "make setup      only the environment, in $(VENV)"
@@ -77,6 +82,27 @@ demo: $(READY)
 
 check: $(READY)
 	$(BIN)/v14 check $(MODEL) --seed $(SEED)
+
+# The clients know nothing of the server: they have an environment of their own.
+$(CLIENTS): examples/requirements.txt
+	$(PYTHON) -m venv build/clients
+	build/clients/bin/python -m pip install -q --disable-pip-version-check -r examples/requirements.txt
+	@touch $@
+
+$(DEMO_MODEL)/config.json: | $(READY)
+	$(BIN)/python demo/small_models.py $(dir $(DEMO_MODEL)) smollm2
+	$(BIN)/v14 upgrade $(DEMO_MODEL:-V14=) $(DEMO_MODEL)
+
+e2e: $(READY) $(CLIENTS) $(DEMO_MODEL)/config.json
+	MODEL=$(DEMO_MODEL) $(BIN)/pytest -m e2e tests/e2e
+
+$(DOCS): docs/requirements.txt
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip install -q --disable-pip-version-check -r docs/requirements.txt
+	@touch $@
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
 
 hybrid-table: $(READY)
 	$(BIN)/python -m experiments.tiny_hybrid.table --seed $(SEED)
