@@ -60,7 +60,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy demo
+	$(BIN)/mypy demo docs/_site
 
 test: lint
 	$(BIN)/pytest
