@@ -42,6 +42,13 @@ def test_a_trace_comes_back_as_its_codec_leaves_it(opened: Opener, codec: str) -
     assert again.verify() == []
 
 
+def test_finer_keys_of_what_is_kept_as_computed_change_nothing(opened: Opener) -> None:
+    """As every server asks for that keeps traces as they are."""
+    store = stored(opened, Form(fine=(1,)), 0)
+    assert same_trace(store.trace("home", event(0).id), trace(0))
+    assert Form(codec="int8", fine=(1,)) == Form.parse("int8")
+
+
 def opened_again(opened: Opener, store):
     store.close()
     return opened()

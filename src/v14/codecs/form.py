@@ -28,6 +28,11 @@ class Form:
     only: tuple[int, ...] | None = None
     sealed: bool = False
 
+    def __post_init__(self) -> None:
+        """What finer keys would not change is not said: two forms that store alike are equal, and equal to `parse`'s."""
+        if self.codec != "int4":
+            object.__setattr__(self, "fine", ())
+
     @property
     def text(self) -> str:
         """As the catalog says it."""
