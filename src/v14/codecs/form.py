@@ -29,7 +29,7 @@ class Form:
     sealed: bool = False
 
     def __post_init__(self) -> None:
-        """What finer keys would not change is not said: two forms that store alike are equal, and equal to `parse`'s."""
+        """Finer keys are said of four bits alone, so that forms that store alike are equal, as `parse` makes them."""
         if self.codec != "int4":
             object.__setattr__(self, "fine", ())
 
