@@ -230,3 +230,15 @@ def test_status_and_forms(monkeypatch, capsys):
     found.append(fail("c", "no", "do"))
     assert run.main(["--json"]) == 1
     assert json.loads(capsys.readouterr().out)[-1] == {"level": "fail", "subject": "c", "text": "no", "remedy": "do"}
+
+
+def test_a_shared_store_is_asked_for_and_no_password_is_shown():
+    url = "postgresql://me:secret@db/memory?segments=s3://bucket"
+    assert environment.home({"SGLANG_V14_MEMORY_HOME": url}) is None
+    findings = list(environment.examine({}, {"SGLANG_V14_MEMORY_HOME": url}))
+    assert "SGLANG_V14_MEMORY_HOME=postgresql://me@db/memory?segments=s3://bucket" in findings[0].text
+    [unreachable] = store.examine(None, {"shared": {"error": "StoreError: the shared store cannot be read"}})
+    assert (unreachable.level, "cannot be read" in unreachable.text) == ("fail", True)
+    lines = ["sha256:0123…: 7 events in s3://bucket/v14_0"]
+    assert levels(store.examine(None, {"shared": {"value": lines}})) == ["ok"]
+    assert levels(store.examine(None, {"shared": {"value": []}})) == ["ok"]

@@ -3,6 +3,7 @@
 import ast
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,15 @@ def known_names() -> list[str]:
     return []
 
 
-def home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of the stores."""
-    return Path(environ.get(HOME) or DEFAULT_HOME)
+def home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The directory of the stores; None where the variable has the URL of a shared one."""
+    value = environ.get(HOME) or DEFAULT_HOME
+    return None if "://" in value else Path(value)
+
+
+def shown(value: str) -> str:
+    """A value as it may be shown: the password of a URL is left out."""
+    return re.sub(r"(://[^:/@?]*):[^@/?]*@", r"\1@", value)
 
 
 def examine(steps: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
@@ -43,6 +50,6 @@ def examine(steps: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -
         yield fail("environment", error.removeprefix("OptionError: "), "correct or unset it")
     for name in known:
         if name in environ:
-            yield ok("environment", f"{name}={environ[name]}")
+            yield ok("environment", f"{name}={shown(environ[name])}")
     if not any(name in environ for name in (*known, *unknown)):
         yield ok("environment", f"no {PREFIX}* variable is set")

@@ -19,6 +19,7 @@ def main(arguments: list[str]) -> None:
         "sglang": lambda: _import("sglang.srt.server_args"),
         "environment": _environment,
         "catalog": _catalog,
+        "shared": _shared,
         "seams": _seams,
     }
     if arguments:
@@ -58,6 +59,17 @@ def _catalog() -> int:
     from v14.store.catalog import CATALOG_VERSION
 
     return CATALOG_VERSION
+
+
+def _shared() -> list[str]:
+    """A line for each store of a shared home; nothing for a directory, which is looked at without the packages."""
+    from v14.config import Switches
+    from v14.home import SharedHome
+    from v14.store.looking import views
+
+    home = Switches.read().memory_home
+    found = views(home) if isinstance(home, SharedHome) else []
+    return [f"{store.weights_id[:19]}…: {store.num_events} events in {store.path}" for store in found]
 
 
 def _seams() -> dict[str, Any]:

@@ -26,8 +26,11 @@ REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "lustre", "
 """File systems on which SQLite's WAL mode (shared memory of one host) and its locks are not to be relied on."""
 
 
-def examine(home: Path, steps: Mapping[str, Any]) -> Iterator[Finding]:
-    """Findings; `steps` is what `probing.probe` found out."""
+def examine(home: Path | None, steps: Mapping[str, Any]) -> Iterator[Finding]:
+    """Findings; `steps` is what `probing.probe` found out, and all that there is of a shared store (`home` None)."""
+    if home is None:
+        yield from _shared(steps.get("shared", {"error": "it was not looked at"}))
+        return
     if home.exists() and not home.is_dir():
         yield fail("store", f"{home} is not a directory", f"set {HOME} to a directory")
         return
@@ -41,6 +44,14 @@ def examine(home: Path, steps: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _store(root, steps.get("catalog", {}).get("value"))
     if not layouts:
         yield ok("store", f"nothing is stored in {home} yet")
+
+
+def _shared(step: Mapping[str, Any]) -> Iterator[Finding]:
+    if "error" in step:
+        yield fail("store", step["error"], f"correct {HOME}, or start PostgreSQL and let this machine reach it")
+        return
+    for line in step["value"] or ["the shared store can be reached; nothing is stored in it yet"]:
+        yield ok("store", line)
 
 
 def _place(home: Path, place: Path) -> Iterator[Finding]:

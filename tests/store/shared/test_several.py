@@ -186,6 +186,14 @@ def test_other_formats_weights_and_segments_are_refused(shared: Shared) -> None:
         shared.open()
 
 
+def test_the_objects_of_another_store_are_refused(shared: Shared) -> None:
+    """As if another database had the same prefix: each would collect what the other wrote."""
+    shared.open().close()
+    shared.sql("UPDATE store SET identity = 'another'")
+    with pytest.raises(StoreVersionError, match=r"holds the segments of another store .*prefix of its own"):
+        shared.open()
+
+
 def test_what_cannot_be_reached_is_refused_at_start(shared: Shared) -> None:
     home = shared.home
     for change in (

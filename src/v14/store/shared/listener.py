@@ -26,7 +26,7 @@ MAX_PAYLOAD_BYTES = 7999
 MAX_NAMESPACES = 100_000
 """Namespaces whose last change is remembered; beyond, all of them count as changed."""
 
-LIFE_SIGN_S = 30.0
+LIFE_SIGN_S = 10.0
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
 
 

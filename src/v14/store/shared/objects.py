@@ -12,7 +12,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import ObjectStore, S3Store
 from safetensors.torch import save
 
-from v14.errors import StoreUnavailableError, TraceCorruptError
+from v14.errors import StoreUnavailableError, StoreVersionError, TraceCorruptError
 from v14.home import SharedHome
 from v14.store.shared.pause import Pause
 
@@ -77,10 +77,24 @@ class ObjectBlobs:
         """The object's URL."""
         return f"{self._address}/{name}"
 
-    def mark(self) -> None:
-        """Write the marker. Raises `StoreUnavailableError`."""
+    def claim(self, identity: str) -> None:
+        """Write the marker, or check that it is this store's: another one would collect its objects.
+
+        Raises `StoreUnavailableError`, and `StoreVersionError` for the objects of another store.
+        """
         with self._errors(MARKER):
-            obstore.put(self._store, MARKER, b"")
+            try:
+                stated = bytes(obstore.get(self._store, MARKER).bytes()).decode(errors="replace")
+            except (FileNotFoundError, NotFoundError):
+                stated = identity
+            # Also proves that the bucket can be written.
+            if stated == identity:
+                obstore.put(self._store, MARKER, identity.encode())
+        if stated != identity:
+            raise StoreVersionError(
+                f"{self._address} holds the segments of another store ({stated[:40]}, expected {identity}). "
+                "Give every database a prefix of its own."
+            )
 
     def write(self, name: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
         """Write an object, announced first. Raises `StoreError`."""

@@ -11,6 +11,7 @@ marks       by digest of a namespace: the last commit that took something from i
 """
 
 import hashlib
+import uuid
 from dataclasses import fields
 
 from psycopg import Connection, sql
@@ -26,7 +27,8 @@ VERSION = 1
 
 TABLES = """
 CREATE TABLE store (
-    version integer NOT NULL, weights_id text NOT NULL, segments text NOT NULL, commits bigint NOT NULL
+    version integer NOT NULL, weights_id text NOT NULL, segments text NOT NULL, identity text NOT NULL,
+    commits bigint NOT NULL
 );
 CREATE TABLE events (
     namespace text NOT NULL, id text NOT NULL, parent text NOT NULL, chat_id text NOT NULL, role text NOT NULL,
@@ -71,8 +73,8 @@ def schema_of(weights_id: str) -> str:
     return f"{SCHEMA_PREFIX}{hashlib.sha256(weights_id.encode()).hexdigest()[:24]}"
 
 
-def prepare(connection: Connection[TupleRow], weights_id: str, segments: str) -> None:
-    """Create the schema of `weights_id`, or check that it is one that this package may write.
+def prepare(connection: Connection[TupleRow], weights_id: str, segments: str) -> str:
+    """Create the schema of `weights_id`, or check that it is one that this package may write; the store's identity.
 
     Raises `StoreVersionError` and `psycopg.Error`.
     """
@@ -86,15 +88,16 @@ def prepare(connection: Connection[TupleRow], weights_id: str, segments: str) ->
         connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(name))
         if connection.execute("SELECT to_regclass(%s)", (f"{schema}.store",)).fetchone() == (None,):
             connection.execute(TABLES)
-            connection.execute("INSERT INTO store VALUES (%s, %s, %s, 1)", (VERSION, weights_id, segments))
-        stated = connection.execute("SELECT version, weights_id, segments FROM store").fetchall()
+            values = (VERSION, weights_id, segments, uuid.uuid4().hex)
+            connection.execute("INSERT INTO store VALUES (%s, %s, %s, %s, 1)", values)
+        stated = connection.execute("SELECT version, weights_id, segments, identity FROM store").fetchall()
         version = stated[0][0] if len(stated) == 1 else None
         if version is None or not 1 <= version <= VERSION:
             raise StoreVersionError(
                 f"the shared store (schema {schema}) has format {version}, this package knows 1 to {VERSION}. "
                 "Use the package version that wrote it, or another database."
             )
-        if stated[0][1:] != (weights_id, segments):
+        if stated[0][1:3] != (weights_id, segments):
             raise StoreVersionError(
                 f"the shared store (schema {schema}) is of the weights {stated[0][1]} and has its segments in "
                 f"{stated[0][2]}, expected {weights_id} and {segments}. Give the URL with which it was made, "
@@ -103,3 +106,4 @@ def prepare(connection: Connection[TupleRow], weights_id: str, segments: str) ->
         for number, script in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
             connection.execute(script.encode())
             connection.execute("UPDATE store SET version = %s", (number,))
+        return str(stated[0][3])

@@ -66,7 +66,7 @@ class SharedStore(CoreStore):
         schema = schema_of(weights_id)
         try:
             with connect(home.conninfo, schema) as connection:
-                prepare(connection, weights_id, home.segments)
+                identity = prepare(connection, weights_id, home.segments)
             blobs = objects.connect(home, schema)
         except (psycopg.Error, ValueError) as error:
             if isinstance(error, StoreError):
@@ -79,7 +79,7 @@ class SharedStore(CoreStore):
         segments = ObjectBlobs(blobs, f"{home.segments}/{schema}", catalog)
         try:
             vault = open_vault(catalog, weights_id, master)
-            segments.mark()
+            segments.claim(identity)
         except StoreUnavailableError as error:
             catalog.close()
             raise StoreError(f"the shared store {home} cannot be opened: {error}") from error
