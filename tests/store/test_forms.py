@@ -125,3 +125,14 @@ def test_pending_traces_are_as_computed(opened: Opener) -> None:
     store = opened(keeping=Keeping(form=Form(codec="int4")), batch_bytes=1)
     store.put(told(0))
     assert torch.isfinite(store.trace("home", event(0).id).keys).all()
+
+
+@pytest.mark.parametrize("form", [Form(fine=(1, 2)), Form(codec="int8", fine=(1, 2)), Form(fine=(1,), only=(1,))])
+def test_a_form_is_stored_as_its_text_says_it(opened: Opener, form: Form) -> None:
+    """Profiles name the voters' layers whatever the codec is; where nothing is in 4 bits, that says nothing."""
+    store = stored(opened, form, 0)
+    keys = store.keys_of_layers("home", event(0).id, [1])
+    assert same_bits(keys, trace(0).keys[[1]]) or form.codec == "int8"
+    assert store.verify() == []
+    if form.only is None:
+        assert store.trace("home", event(0).id).num_tokens == 24
