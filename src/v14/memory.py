@@ -160,10 +160,10 @@ def keeping_of(profile: Profile, switches: Switches) -> Keeping:
     """What the options and the environment say of the store. Keys of the voters' layers, which votes read, are never
     in less than 8 bits."""
     options, slots = profile.options, tuple(profile.voters.slots(profile.geometry))
-    form = Form(codec=options.trace_codec, fine=slots, only=slots if options.trace == "voters" else None)
+    only = slots if options.trace == "voters" else None
     return Keeping(
-        form=form,
-        idle=replace(form, codec=options.idle_trace_codec),
+        form=Form(codec=options.trace_codec, fine=slots, only=only),
+        idle=Form(codec=options.idle_trace_codec, fine=slots, only=only),
         idle_s=options.idle_days * DAY_S,
         max_bytes=None if switches.max_store_gb is None else int(switches.max_store_gb * GIB),
         sync=switches.fsync,

@@ -71,10 +71,6 @@ class Form:
             raise TraceCorruptError(f"the form {self.text!r} does not fit a trace of {num_layers} layers")
         return slots
 
-    def canonical(self) -> "Form":
-        """The form as its text says it: without `fine` where nothing is in 4 bits."""
-        return self if self.codec == "int4" else replace(self, fine=())
-
     def native(self) -> "Form":
         """The same, as computed: for a trace that cannot be quantised, or would not get smaller."""
         return replace(self, codec="native", fine=())

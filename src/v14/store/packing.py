@@ -29,7 +29,7 @@ Rows = Mapping[str, Sequence[torch.Tensor]]
 def fitting(trace: Trace, wanted: Form) -> Form:
     """The wanted form, or the nearest that the trace can have: as computed where quantising gains or keeps nothing."""
     if wanted.codec == "native" or smaller(trace.keys, trace.values, wanted.codec):
-        return wanted.canonical()
+        return wanted
     return wanted.native()
 
 
