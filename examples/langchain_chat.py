@@ -42,7 +42,7 @@ def main(url: str) -> None:
         mine = llm.bind(extra_headers={"X-V14-Namespace": namespace, "X-V14-Memory": memory})
         print(f"{what}\n  answer: {' '.join(str(mine.invoke(text).content).split())}")
         for event in account.recalled:
-            print(f"  recalled: {event['role']} said: {' '.join(event['text'].split())} (vote {event['vote']:.2f})")
+            print(f"  recalled: {event['role']} said: {' '.join(event['text'].split())}")
         if not account.recalled:
             print("  recalled: nothing")
 

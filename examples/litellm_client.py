@@ -16,7 +16,7 @@ def show(what: str, reply: Any) -> None:
     account = (getattr(reply, "metadata", None) or {}).get("v14", {})
     print(f"{what}\n  answer: {' '.join((reply.choices[0].message.content or '').split())}")
     for event in account.get("recalled", []):
-        print(f"  recalled: {event['role']} said: {' '.join(event['text'].split())} (vote {event['vote']:.2f})")
+        print(f"  recalled: {event['role']} said: {' '.join(event['text'].split())}")
     if not account.get("recalled"):
         print("  recalled: nothing")
 

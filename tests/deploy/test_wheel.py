@@ -36,9 +36,12 @@ def bare(wheel, tmp_path_factory):
     return environment
 
 
-def v14(environment, *arguments):
-    command = [environment / "bin" / "v14", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd="/", env={"PATH": "/usr/bin:/bin", "HOME": "/"})
+def run_in(environment, command, *arguments):
+    """Run a command of the environment, with nothing of this process's own."""
+    clean = {"PATH": "/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
+    return subprocess.run(
+        [environment / "bin" / command, *arguments], capture_output=True, text=True, cwd="/", env=clean
+    )
 
 
 def test_it_holds_the_package_and_nothing_else(wheel):
@@ -63,7 +66,7 @@ def test_it_registers_the_command_and_the_plugin(wheel):
 
 
 def test_doctor_needs_nothing_beside_it(bare):
-    run = v14(bare, "doctor")
+    run = run_in(bare, "v14", "doctor")
     assert run.returncode == 1
     assert "torch" in run.stdout
     assert "Traceback" not in run.stderr
@@ -72,11 +75,9 @@ def test_doctor_needs_nothing_beside_it(bare):
 def test_it_is_a_command_where_its_dependencies_are(bare):
     site_packages = next((bare / "lib").glob("python*/site-packages"))
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    run = v14(bare, "--help")
+    run = run_in(bare, "v14", "--help")
     assert run.returncode == 0, run.stderr
     for command in ("upgrade", "check", "doctor", "store"):
         assert command in run.stdout
-    where = subprocess.run(
-        [bare / "bin" / "python", "-c", "import v14; print(v14.__file__)"], capture_output=True, text=True, cwd="/"
-    )
+    where = run_in(bare, "python", "-c", "import v14; print(v14.__file__)")
     assert where.stdout.startswith(str(bare))
