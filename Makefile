@@ -33,7 +33,7 @@ help:
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make test-shared-store  the store in PostgreSQL and S3: contract, kills, forgetting, two servers; installs PostgreSQL if missing"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
-	@echo "make e2e        the clients' examples against a real server"
+	@echo "make e2e        the clients' examples and SGLang's router against a real server"
 	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"

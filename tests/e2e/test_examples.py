@@ -6,11 +6,10 @@ import subprocess
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import CLIENTS, ROOT
 
 pytestmark = pytest.mark.e2e
 
-CLIENTS = ROOT / "build" / "clients" / "bin" / "python"
 EXAMPLES = {
     "openai_sdk": ("ada", "ben", "Bosun", "The harbour cat is called Bosun."),
     "langchain_chat": ("clara", "dan", "Cremona", "My violin was built in Cremona."),
