@@ -6,7 +6,7 @@ from benchmarks.recall import scoring
 from benchmarks.recall.chats import Case, Chat, Turns, World
 from benchmarks.recall.evidence import Found
 from benchmarks.recall.reading import ANSWER_TOKENS, Reader
-from benchmarks.recall.table import MEMORY, SAME_CHAT, Row
+from benchmarks.recall.table import MEMORY, SAME_CHAT, VOTERS, Row
 from benchmarks.recall.told import Told
 
 Prompts = dict[str, list[int]]
@@ -35,7 +35,7 @@ def retrieved(reader: Reader, world: World, told: Told, found: Found, system: st
 
 def prompts(reader: Reader, world: World, told: Told, found: Found, systems: Sequence[str]) -> Prompts:
     """What each system gives the model to read. What does not fit in the model's context is left out."""
-    made = {SAME_CHAT: same_chat(reader, found.case), MEMORY: list(found.prompt)}
+    made = {SAME_CHAT: same_chat(reader, found.case), MEMORY: list(found.prompt), VOTERS: list(found.alone)}
     made |= {f"RAG {system}": retrieved(reader, world, told, found, system) for system in systems}
     return {name: ids for name, ids in made.items() if len(ids) + ANSWER_TOKENS <= reader.max_tokens}
 
@@ -47,13 +47,10 @@ def everything(reader: Reader, chats: Sequence[Chat], case: Case) -> list[int]:
 
 
 def answer(reader: Reader, made: Sequence[Prompts]) -> list[dict[str, str]]:
-    """A reply to every prompt, all of them in as few batches as possible."""
-    flat = [(number, system) for number, each in enumerate(made) for system in each]
-    replies = reader.answers([made[number][system] for number, system in flat])
-    out: list[dict[str, str]] = [{} for _ in made]
-    for (number, system), reply in zip(flat, replies, strict=True):
-        out[number][system] = reply
-    return out
+    """A reply to every prompt, all of them in as few batches as possible; what is the same for two is written once."""
+    different = list(dict.fromkeys(tuple(ids) for each in made for ids in each.values()))
+    replies = dict(zip(different, reader.answers(different), strict=True))
+    return [{system: replies[tuple(ids)] for system, ids in each.items()} for each in made]
 
 
 def rows(model: str, cases: Sequence[Case], replies: Sequence[dict[str, str]]) -> list[Row]:

@@ -23,12 +23,13 @@ VOTERS, MEMORY = "voters", "memory"
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """For one case: the best events by system, events of the plans by system, and the prompt's token ids with the
-    memory's plan in place. `is_held` says of a system's events whether they hold every statement that is needed."""
+    memory's plan in place, `alone` with that of the votes alone."""
 
     case: Case
     ranked: Mapping[str, Sequence[str]]
     plans: Mapping[str, Sequence[str]]
     prompt: Sequence[int]
+    alone: Sequence[int]
     needed: Sequence[set[str]]
 
     def holds(self, events: Sequence[str]) -> bool:
@@ -61,6 +62,7 @@ def _look(reader: Reader, told: Told, rankers: Mapping[str, Ranker], case: Case,
         ranked=ranked,
         plans={VOTERS: [event.id for event in alone.events], MEMORY: [event.id for event in plan.events]},
         prompt=session.sequence(ids, session.placed(layout, plan)).token_ids,
+        alone=session.sequence(ids, session.placed(layout, alone)).token_ids,
         needed=told.needed(case),
     )
 

@@ -70,7 +70,7 @@ def rows(
     # The paragraphs that hold the answer were found by knowing it: no system could, so there is no ceiling.
     made = [{system: ids for system, ids in each.items() if system != SAME_CHAT} for each in made]
     replies = answers.answer(reader, made)
-    for system in (MEMORY, *(f"RAG {name}" for name in rankers)):
+    for system in (MEMORY, VOTERS, *(f"RAG {name}" for name in rankers)):
         values = [scoring.f1(reply[system], case.accepted) for case, reply in zip(cases, replies, strict=True)]
         mean = sum(values) / len(values)
         table.append(Row(model=model, row=f"{NAME}: answer F1", system=system, value=mean, of=len(values)))

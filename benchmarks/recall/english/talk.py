@@ -11,10 +11,9 @@ from benchmarks.recall.english.kinds import Kind
 ACKNOWLEDGEMENTS = (
     "Alright.",
     "Good to know, thanks.",
-    "I have taken that down.",
-    "Thanks, that is in my notes now.",
-    "Very well, anything else?",
-    "Understood, thank you.",
+    "Very well, thanks.",
+    "Thanks, that helps.",
+    "Fine, thank you.",
 )
 DENIALS = (
     "I have no note about that.",
