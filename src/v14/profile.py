@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from v14.config import CONFIG_KEY, Options
@@ -20,6 +22,7 @@ from v14.errors import DirectoryError, OptionError
 from v14.events.turns import TurnFormat
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
+from v14.recall.votes import CALIBRATIONS
 from v14.types import Cue
 
 PROFILE_VERSION = 1
@@ -75,35 +78,56 @@ class Profile:
             config = json.loads((directory / "config.json").read_text())
             data = json.loads((directory / "v14/profile.json").read_text())
             tensors = load_file(directory / "v14/voters.safetensors")
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
             raise DirectoryError(
                 f"{directory} is not a complete V14 directory ({error}); make one with `v14 upgrade`"
             ) from error
-        if data.get("version") != PROFILE_VERSION or CONFIG_KEY not in config:
+        version = data.get("version") if isinstance(data, dict) else None
+        if version != PROFILE_VERSION or not isinstance(config, dict) or not isinstance(config.get(CONFIG_KEY), dict):
             raise DirectoryError(
-                f"{directory}: profile version {data.get('version')!r}, this package reads {PROFILE_VERSION}; "
+                f"{directory}: profile version {version!r}, this package reads {PROFILE_VERSION}; "
                 "run `v14 upgrade` again"
             )
-        voters = Voters(
-            heads=tuple((layer, head) for layer, head in data["voters"]["heads"]),
-            weights=tuple(data["voters"]["weights"]),
-            calibration=data["voters"]["calibration"],
-            null=Cue(queries=tensors["queries"], context_lse=tensors["context_lse"]),
-            sinks=tuple(data["voters"].get("sinks", ())),
-        )
-        geometry = Geometry.from_json(data["geometry"])
         options = Options.parse(config[CONFIG_KEY], str(directory / "config.json"))
-        if not geometry.placeable and options.reinstate != "reread":
+        try:
+            found = cls._of(data, tensors, options)
+        except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, OverflowError) as error:
+            raise DirectoryError(
+                f"{directory / 'v14'} does not say what its model is ({type(error).__name__}: {error}); "
+                "run `v14 upgrade` again"
+            ) from error
+        if not found.geometry.placeable and options.reinstate != "reread":
             raise OptionError(
                 f"{directory / 'config.json'}, key {CONFIG_KEY!r}: reinstate {options.reinstate!r} cannot work: "
-                f"events of {data['base_architecture']} can only be read again; write 'reread'"
+                f"events of {found.base_architecture} can only be read again; write 'reread'"
             )
+        return found
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], options: Options) -> "Profile":
+        """The profile that two files say. Raises `ValueError` and its like for what no upgrade writes."""
+        voters = Voters(
+            heads=tuple((int(layer), int(head)) for layer, head in data["voters"]["heads"]),
+            weights=tuple(map(float, data["voters"]["weights"])),
+            calibration=data["voters"]["calibration"],
+            null=Cue(queries=tensors["queries"], context_lse=tensors["context_lse"]),
+            sinks=tuple(map(float, data["voters"].get("sinks", ()))),
+        )
+        geometry = Geometry.from_json(data["geometry"])
+        if not voters.heads or not len(voters.heads) == len(voters.weights) == len(voters.null.queries):
+            raise ValueError(
+                f"{len(voters.heads)} voters, {len(voters.weights)} weights, {len(voters.null.queries)} cues"
+            )
+        if voters.calibration not in CALIBRATIONS or not isinstance(data["weights_id"], str):
+            raise ValueError(f"calibration {voters.calibration!r}, weights {data['weights_id']!r}")
+        voters.slots(geometry)
+        voters.key_rows(geometry)
         return cls(
             base_architecture=data["base_architecture"],
             weights_id=data["weights_id"],
             geometry=geometry,
             turns=TurnFormat.from_json(data["turns"]),
-            sentence_ends=frozenset(data["sentence_ends"]),
+            sentence_ends=frozenset(map(int, data["sentence_ends"])),
             voters=voters,
             options=options,
             measured=data["measured"],

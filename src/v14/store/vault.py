@@ -9,13 +9,12 @@ anew and adds one, with which everything new is sealed. What was sealed before s
 """
 
 import base64
-import binascii
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from v14.errors import StoreKeyError, TraceCorruptError
-from v14.store.seal import Cipher, MasterKey, context, new_data_key
+from v14.store.seal import KEY_BYTES, Cipher, MasterKey, context, new_data_key
 
 NUMBER_BYTES = 4
 
@@ -102,9 +101,13 @@ class Vault:
         try:
             if not isinstance(stated, str):
                 raise TypeError(f"{type(stated).__name__} is no key")
-            return Cipher(self.open_record(base64.b64decode(stated, validate=True), "segment"))
-        except (TypeError, binascii.Error) as error:
+            record = base64.b64decode(stated, validate=True)
+        except (TypeError, ValueError) as error:
             raise TraceCorruptError(f"a segment does not state its key ({error})") from error
+        data_key = self.open_record(record, "segment")
+        if len(data_key) != KEY_BYTES:
+            raise TraceCorruptError(f"a segment states a key of {len(data_key)} bytes")
+        return Cipher(data_key)
 
 
 def _unwrapped(key: StoreKey, weights_id: str, master: MasterKey) -> bytes:

@@ -22,7 +22,7 @@ INDEX = "model.safetensors.index.json"
 def weight_files(checkpoint: Path) -> list[Path]:
     """The checkpoint's safetensors files, by name. Raises `UpgradeError` where there are none or one is missing."""
     if (checkpoint / INDEX).exists():
-        names = sorted(set(json.loads((checkpoint / INDEX).read_text())["weight_map"].values()))
+        names = _indexed(checkpoint / INDEX)
         files = [checkpoint / name for name in names]
     else:
         files = sorted(checkpoint.glob("*.safetensors"))
@@ -32,6 +32,18 @@ def weight_files(checkpoint: Path) -> list[Path]:
         if not file.is_file():
             raise UpgradeError(f"{file} is named in {INDEX} but is not there; download it again")
     return files
+
+
+def _indexed(index: Path) -> list[str]:
+    """The names of the files that an index names. Raises `UpgradeError` for one that is not such a list."""
+    try:
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        outside = [name for name in names if not name or Path(name).name != name]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UpgradeError(f"{index} does not read ({error!r}); download it again") from error
+    if outside:
+        raise UpgradeError(f"{index} names {outside[0]!r}, which is no file beside it")
+    return names
 
 
 def weights_id(checkpoint: Path) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from v14.config import Mode
 
 KEY = "v14"
@@ -44,15 +46,17 @@ class Ticket:
 
     @classmethod
     def load(cls, text: str) -> "Ticket":
-        """The inverse of `dump`."""
-        data = json.loads(text)
-        return cls(**{**data, "shared": tuple(data["shared"])})
+        """The inverse of `dump`. Raises `ValueError` for a text that `dump` did not write."""
+        return _TICKET.validate_json(text, strict=True)
 
     @classmethod
     def of(cls, custom_params: Mapping[str, Any] | None) -> "Ticket | None":
         """The ticket in a request's `custom_params`, if there is one."""
         text = (custom_params or {}).get(KEY)
         return cls.load(text) if isinstance(text, str) else None
+
+
+_TICKET = TypeAdapter(Ticket)
 
 
 def radix_key(namespace: str, mode: Mode, extra_key: str | None) -> str:
