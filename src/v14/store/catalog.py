@@ -231,6 +231,49 @@ class Catalog:
         with self._snapshot() as reader:
             return list(_rows(reader.execute(f"SELECT {COLUMNS} FROM events WHERE segment = ?", (segment,))))
 
+    def least_asked(self, namespace: str | None, max_rows: int = -1) -> list[Row]:
+        """Rows of a namespace or of all, those first that were neither said nor recalled for the longest."""
+        sql = (
+            f"SELECT {COLUMNS} FROM events WHERE ?1 IS NULL OR namespace = ?1 "
+            "ORDER BY max(said_at, recalled_at), rowid LIMIT ?2"
+        )
+        with self._snapshot() as reader:
+            return list(_rows(reader.execute(sql, (namespace, max_rows))))
+
+    def rewritable(self, idle_before: float, idle_form: str, *, unsealed: bool) -> set[str]:
+        """Segments with events that were neither said nor recalled since `idle_before` and are not in `idle_form`, or
+        with `unsealed` ones. Traces of which only voters' keys were kept stay in their form."""
+        sql = (
+            "SELECT DISTINCT segment FROM events WHERE max(said_at, recalled_at) < ?1 AND codec <> ?2 "
+            "AND codec NOT LIKE '%only=%' OR ?3 AND codec NOT LIKE '%+aesgcm'"
+        )
+        with self._snapshot() as reader:
+            return {name for (name,) in reader.execute(sql, (idle_before, idle_form, unsealed))}
+
+    def move(self, rows: Iterable[Row], *, was: Mapping[Key, str]) -> None:
+        """Let rows name traces that were written anew, in one transaction. Raises `StoreError`.
+
+        `was` has the segments that they name now; where another one is named meanwhile, nothing is done.
+        """
+        sql = (
+            "UPDATE events SET segment = ?, dtype = ?, shape = ?, digests = ?, engram = ?, codec = ?, token_ids = ?, "
+            "chat_id = ? WHERE namespace = ? AND id = ? AND segment = ?"
+        )
+        with self._writing, self._errors(), self._transaction():
+            for row in rows:
+                new = (
+                    row.segment,
+                    row.dtype,
+                    row.shape,
+                    row.digests,
+                    row.engram,
+                    row.codec,
+                    row.token_ids,
+                    row.chat_id,
+                )
+                if self._writer.execute(sql, (*new, *row.key, was[row.key])).rowcount != 1:
+                    raise StoreError(f"{self._path}: event {row.id} was moved or forgotten meanwhile")
+
     def scrub(self, needles: Collection[bytes] | None) -> None:
         """Leave no copy of what was deleted in the catalog's files. Raises `StoreError`, also where another reads.
 

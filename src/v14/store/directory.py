@@ -15,6 +15,7 @@ from v14.store.keeping import KEEP_EVERYTHING, Keeping
 from v14.store.layout import HOME_VARIABLE, Layout, segment_name, segment_number
 from v14.store.seal import MasterKey
 from v14.store.segments import Segments
+from v14.store.tending import Tender
 from v14.store.vault import Vault
 from v14.store.writer import TEND_S
 
@@ -31,6 +32,7 @@ class DirectoryStore(CoreStore):
     ) -> None:  # fmt: skip
         """Use `open`."""
         self._layout, self._descriptor = layout, descriptor
+        self._tender: Tender | None = None
         first = 1 + max(map(segment_number, catalog.segments()), default=0)
         # Until a commit succeeds its segment's name is used again: a transaction that reported an error may still
         # come true at the next start (its log was written, syncing it failed), and then finds its events in there.
@@ -38,6 +40,10 @@ class DirectoryStore(CoreStore):
             catalog, segments, name=lambda num_committed: segment_name(first + num_committed),
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
+        )  # fmt: skip
+        self._tender = Tender(
+            catalog, segments, self._eraser, keeping, vault,
+            new_name=self._new_name, clock=clock, merged_bytes=batch_bytes,
         )  # fmt: skip
 
     @classmethod
@@ -93,6 +99,12 @@ class DirectoryStore(CoreStore):
     def path(self) -> Path:
         """The directory of this store."""
         return self._layout.root
+
+    def _tend(self) -> None:
+        """Besides what every store does: keep the budgets, rewrite what is idle or readable, merge small segments."""
+        super()._tend()
+        if self._tender is not None:
+            self._tender.tend()
 
     def _leftovers(self, replaced: set[str]) -> set[str]:
         """Whatever no row names: also what a commit that failed left of an event that awaits its next try."""
