@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 import v14
 from tests.check.fake_server import FakeModel, serve
 from v14.cli import app, main
+from v14.errors import StoreKeyError
 from v14.store.directory import DirectoryStore
+from v14.store.master import key_of_file
 from v14.types import Event, Trace
 
 FROZEN = {
@@ -21,6 +23,7 @@ FROZEN = {
     "store path": [],
     "store status": ["--json"],
     "store list": ["--json", "--namespace"],
+    "store rotate-key": ["--new-key-file", "--new-key-command"],
     "version": [],
 }
 WEIGHTS = "sha256:" + "a" * 64
@@ -46,9 +49,9 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "memory"
 
 
-def fill(home):
+def fill(home, **options):
     """A store that stays open, with one event in each of two namespaces."""
-    store = DirectoryStore.open(home, WEIGHTS)
+    store = DirectoryStore.open(home, WEIGHTS, **options)
     for number, namespace in enumerate(("anna", "ben")):
         event = Event(
             namespace=namespace, chat_id="c", role="user", said_at=10.0 - number, token_ids=(1, 2, 3 + number)
@@ -90,6 +93,25 @@ def test_store_while_it_is_being_written(home):
         assert "1970-01-01" in invoke("store", "list").stdout
     finally:
         store.close()
+
+
+def test_a_store_with_a_key(home, tmp_path, monkeypatch):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path, digit in ((old, "a"), (new, "b")):
+        path.write_text(digit * 64)
+        path.chmod(0o600)
+    fill(home, master=key_of_file(old)).close()
+    (status,) = json.loads(invoke("store", "status", "--json").stdout)
+    assert (status["key"], status["forms"]) == (key_of_file(old).id, {"native, aesgcm": 2})
+    assert status["bytes_per_event"] == status["num_bytes"] / 2
+    refused = CliRunner().invoke(app, ["store", "list"])
+    assert isinstance(refused.exception, StoreKeyError)
+    monkeypatch.setenv("SGLANG_V14_KEY_FILE", str(old))
+    assert json.loads(invoke("store", "list", "--json").stdout)[0]["token_ids"] == [1, 2, 4]
+    assert "became" in invoke("store", "rotate-key", "--new-key-file", str(new)).stdout
+    assert "left alone" in invoke("store", "rotate-key", "--new-key-file", str(new)).stdout
+    monkeypatch.setenv("SGLANG_V14_KEY_FILE", str(new))
+    assert len(json.loads(invoke("store", "list", "--json").stdout)) == 2
 
 
 def test_store_after_it_was_closed(home):

@@ -1,16 +1,24 @@
-"""`v14 store`: where the memory lies and what is in it. Reads only, also while a server runs."""
+"""`v14 store`: where the memory lies and what is in it, and another key for it. Looking works while a server runs."""
 
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from v14.config import Switches
+from v14.errors import OptionError, StoreKeyError
+from v14.home import SharedHome
 from v14.store import looking as view
+from v14.store.master import key_of_command, key_of_file, master_key
+from v14.store.rotate import rotate
+from v14.store.view import StoreView
+
+PIPED_WIDTH = 160
 
 app = typer.Typer(help="Where the memory lies and what is in it.", no_args_is_help=True)
 
@@ -28,16 +36,29 @@ def status(as_json: JsonFlag = False) -> None:
     """Sizes of every store, one for each set of weights."""
     stores = view.views(Switches.read().memory_home)
     if as_json:
-        typer.echo(json.dumps([{**asdict(store), "path": str(store.path)} for store in stores], indent=1))
+        typer.echo(json.dumps([_plain(store) for store in stores], indent=1))
         return
     table = Table()
-    for column in ("weights", "events", "tokens", "bytes", "set aside", "namespaces"):
-        table.add_column(column, justify="right" if column not in ("weights", "namespaces") else "left")
+    numbers = ("events", "tokens", "bytes", "a token", "an event", "set aside")
+    for column in ("weights", *numbers, "forms", "namespaces"):
+        table.add_column(column, justify="right" if column in numbers else "left")
     for store in stores:
-        sizes = (store.num_events, store.num_tokens, store.num_bytes, store.num_corrupt)
-        names = ", ".join(f"{name} ({events})" for name, events in store.namespaces.items())
-        table.add_row(store.weights_id[:19], *(f"{size:,}" for size in sizes), names)
-    Console().print(table)
+        sizes = (store.num_events, store.num_tokens, store.num_bytes)
+        means = (store.bytes_per_token, store.bytes_per_event)
+        cells = [f"{round(size):,}" for size in (*sizes, *means, store.num_corrupt)]
+        forms, names = _counted(store.forms), _counted(store.namespaces)
+        table.add_row(store.weights_id[:19], *cells, forms, names)
+    # Into a file or pipe, a row is a line.
+    Console(width=None if Console().is_terminal else PIPED_WIDTH).print(table)
+
+
+def _plain(store: StoreView) -> dict[str, Any]:
+    means = {"bytes_per_token": store.bytes_per_token, "bytes_per_event": store.bytes_per_event}
+    return {**asdict(store), "path": str(store.path), **means}
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} ({events})" for name, events in counts.items())
 
 
 @app.command("list")
@@ -46,7 +67,8 @@ def list_(
     namespace: Annotated[str | None, typer.Option(help="Only this namespace.")] = None,
 ) -> None:
     """Every event, oldest first."""
-    events = view.events(Switches.read().memory_home, namespace)
+    switches = Switches.read()
+    events = view.events(switches.memory_home, namespace, master_key(switches))
     if as_json:
         typer.echo(json.dumps([asdict(event) for event in events], indent=1))
         return
@@ -58,3 +80,27 @@ def list_(
         ids = (event.chat_id[:19], event.role, str(event.num_tokens), event.id[:19])
         table.add_row(said_at, event.namespace, *ids)
     Console().print(table)
+
+
+@app.command("rotate-key")
+def rotate_key(
+    new_key_file: Annotated[Path | None, typer.Option(help="File that holds the new key.")] = None,
+    new_key_command: Annotated[str | None, typer.Option(help="Command that writes the new key.")] = None,
+) -> None:
+    """Give every encrypted store another key. The present one is SGLANG_V14_KEY, …_FILE or …_COMMAND's; no server may
+    run on a store meanwhile."""
+    switches = Switches.read()
+    if isinstance(switches.memory_home, SharedHome):
+        raise OptionError("the keys of a shared store cannot be changed yet; its servers would not hear of it")
+    old = master_key(switches)
+    if old is None:
+        raise StoreKeyError("the present key is missing: set SGLANG_V14_KEY, SGLANG_V14_KEY_FILE or …_COMMAND")
+    if (new_key_file is None) == (new_key_command is None):
+        raise OptionError("give the new key with --new-key-file or with --new-key-command")
+    new = key_of_file(new_key_file) if new_key_file is not None else key_of_command(str(new_key_command))
+    for store in view.views(switches.memory_home):
+        if store.key == old.id:
+            rotate(switches.memory_home, store.weights_id, old, new)
+            typer.echo(f"{store.weights_id[:19]}: key {old.id} became {new.id}")
+        else:
+            typer.echo(f"{store.weights_id[:19]}: left alone, its key is {store.key or 'none'}")

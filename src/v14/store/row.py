@@ -120,17 +120,18 @@ class Row:
         return self._opened(vault)[1] if Form.parse(self.codec).sealed else self.chat_id
 
     def _opened(self, vault: Vault | None) -> tuple[bytes, str]:
-        """Token ids and chat id of a sealed row."""
-        if vault is None:
-            raise StoreKeyError(f"event {self.id} is encrypted and no key was given")
-        try:
-            chat_id = base64.b64decode(self.chat_id, validate=True)
-            return (
-                vault.open_record(self.token_ids, *self.key, "token_ids"),
-                vault.open_record(chat_id, *self.key, "chat_id").decode(),
-            )
-        except (binascii.Error, TypeError) as error:
-            raise TraceCorruptError(f"event {self.id} is not what was stored ({error})") from error
+        return opened(vault, self.key, self.token_ids, self.chat_id)
+
+
+def opened(vault: Vault | None, key: Key, token_ids: bytes, chat_id: str) -> tuple[bytes, str]:
+    """Token ids and chat id of the sealed row of (namespace, id). Raises `StoreKeyError` or `TraceCorruptError`."""
+    if vault is None:
+        raise StoreKeyError(f"event {key[1]} is encrypted and no key was given")
+    try:
+        chat = base64.b64decode(chat_id, validate=True)
+        return vault.open_record(token_ids, *key, "token_ids"), vault.open_record(chat, *key, "chat_id").decode()
+    except (UnicodeDecodeError, binascii.Error, TypeError) as error:
+        raise TraceCorruptError(f"event {key[1]} is not what was stored ({error})") from error
 
 
 def _sealed(vault: Vault | None, event: Event, token_ids: bytes) -> tuple[bytes, str]:

@@ -3,29 +3,39 @@
 import contextlib
 import sqlite3
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from v14.errors import StoreError
+from v14.codecs.form import Form
+from v14.errors import StoreError, TraceCorruptError
 from v14.store.catalog import check_version
 from v14.store.layout import Layout
+from v14.store.row import opened
+from v14.store.seal import MasterKey
+from v14.store.vault import Vault, read_keys
 
 COUNTS = "SELECT namespace, count(*), sum(num_tokens) FROM events WHERE corrupt = 0 GROUP BY namespace"
 """Namespace, events, tokens."""
 
-EVENTS = (
-    "SELECT namespace, id, chat_id, role, said_at, recalled_at, num_tokens, token_ids FROM events WHERE corrupt = 0"
-)
+_SHOWN = "namespace, id, chat_id, role, said_at, recalled_at, num_tokens, token_ids"
+EVENTS = f"SELECT {_SHOWN}, codec FROM events WHERE corrupt = 0"
 """What an `EventView` shows."""
+PLAIN_EVENTS = f"SELECT {_SHOWN} FROM events WHERE corrupt = 0"
+"""The same of formats 1 to 3, which know no encryption."""
+FORMS = "SELECT codec, count(*) FROM events WHERE corrupt = 0 GROUP BY codec"
+"""Form, events."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreView:
     """The store of one set of weights: what its catalog had committed when it was looked at.
 
-    `namespaces` gives the number of events by namespace; `num_bytes` are the bytes of its segment files.
+    `namespaces` gives the number of events by namespace; `num_bytes` are the bytes of its segment files. `forms` gives
+    the number of events by how their traces lie there (`v14.codecs.form`); `key` is the id of the key that it is
+    encrypted with, empty for none.
     """
 
     path: Path | str
@@ -35,6 +45,18 @@ class StoreView:
     num_bytes: int
     num_corrupt: int
     namespaces: dict[str, int]
+    forms: dict[str, int]
+    key: str
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of segments for each token; 0 for an empty store."""
+        return self.num_bytes / self.num_tokens if self.num_tokens else 0.0
+
+    @property
+    def bytes_per_event(self) -> float:
+        """Bytes of segments for each event; 0 for an empty store."""
+        return self.num_bytes / self.num_events if self.num_events else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +82,8 @@ def views(home: Path) -> list[StoreView]:
             counts = reader.execute(COUNTS).fetchall()
             (num_corrupt,) = reader.execute("SELECT count(*) FROM events WHERE corrupt = 1").fetchone()
             names = [name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")]
+            forms = dict(reader.execute(FORMS).fetchall()) if _has(reader, "keys") else {}
+            keys = read_keys(reader) if _has(reader, "keys") else []
         files = [layout.segment(name) for name in names]
         found.append(
             StoreView(
@@ -70,6 +94,8 @@ def views(home: Path) -> list[StoreView]:
                 num_bytes=sum(file.stat().st_size for file in files if file.exists()),
                 num_corrupt=num_corrupt,
                 namespaces={namespace: events for namespace, events, _ in counts},
+                forms=form_names(forms),
+                key=keys[-1].master if keys else "",
             )
         )
     return found
@@ -84,19 +110,39 @@ def namespaces_on_disk(home: Path, weights_id: str) -> dict[str, int]:
         return {namespace: events for namespace, events, _ in reader.execute(COUNTS)}
 
 
-def events(home: Path, namespace: str | None = None) -> list[EventView]:
-    """The events of every store below `home`, of one namespace or all, by `said_at`. Raises `StoreError`."""
-    sql = f"{EVENTS} AND (?1 IS NULL OR namespace = ?1)"
+def events(home: Path, namespace: str | None = None, master: MasterKey | None = None) -> list[EventView]:
+    """The events of every store below `home`, of one namespace or all, by `said_at`.
+
+    Raises `StoreError`, and `StoreKeyError` for a store that is encrypted with another key than `master`.
+    """
     found = []
     for layout in _layouts(home):
         with _reading(layout) as (reader, weights_id):
-            found += [event_view(weights_id, row) for row in reader.execute(sql, (namespace,))]
+            is_new = _has(reader, "keys")
+            vault = Vault.open(weights_id, read_keys(reader), master) if is_new else None
+            sql = f"{EVENTS if is_new else PLAIN_EVENTS} AND (?1 IS NULL OR namespace = ?1)"
+            found += [event_view(weights_id, row, vault) for row in reader.execute(sql, (namespace,))]
     return sorted(found, key=lambda event: event.said_at)
 
 
-def event_view(weights_id: str, row: tuple[Any, ...]) -> EventView:
-    """From a row of `EVENTS`."""
-    namespace, event_id, chat_id, role, said_at, recalled_at, num_tokens, token_ids = row
+def check_key(home: Path, weights_id: str, master: MasterKey | None) -> None:
+    """Raise `StoreKeyError` where the store of `weights_id` below `home` is encrypted with another key."""
+    layout = Layout.of(home, weights_id)
+    if layout.catalog.is_file() and layout.catalog.stat().st_size:
+        with _reading(layout) as (reader, stated):
+            if _has(reader, "keys"):
+                Vault.open(stated, read_keys(reader), master)
+
+
+def event_view(weights_id: str, row: tuple[Any, ...], vault: Vault | None = None) -> EventView:
+    """From a row of `EVENTS` or `PLAIN_EVENTS`. Raises `StoreError` where it cannot be one."""
+    namespace, event_id, chat_id, role, said_at, recalled_at, num_tokens, token_ids, *codec = row
+    try:
+        if codec and Form.parse(codec[0]).sealed:
+            token_ids, chat_id = opened(vault, (namespace, event_id), bytes(token_ids), chat_id)
+        tokens = struct.unpack(f"<{num_tokens}q", token_ids)
+    except (struct.error, TypeError, TraceCorruptError) as error:
+        raise StoreError(f"the row of event {event_id} is damaged ({error}); `verify` sets it aside") from error
     return EventView(
         weights_id=weights_id,
         namespace=namespace,
@@ -106,8 +152,23 @@ def event_view(weights_id: str, row: tuple[Any, ...]) -> EventView:
         said_at=said_at,
         recalled_at=recalled_at,
         num_tokens=num_tokens,
-        token_ids=struct.unpack(f"<{num_tokens}q", token_ids),
+        token_ids=tokens,
     )
+
+
+def form_names(counts: dict[str, int]) -> dict[str, int]:
+    """Events by what their form says to people: slots of voters are left out."""
+    found: Counter[str] = Counter()
+    for text, number in counts.items():
+        name, _, sealed = text.partition("+")
+        parts = [part.partition("=")[0] for part in name.split(";")]
+        words = [parts[0] or "native", *(["voters only"] if "only" in parts else []), *([sealed] if sealed else [])]
+        found[", ".join(words)] += number
+    return dict(found)
+
+
+def _has(reader: sqlite3.Connection, table: str) -> bool:
+    return reader.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
 
 
 def _layouts(home: Path) -> list[Layout]:

@@ -87,7 +87,7 @@ class SharedCatalog:
 
     def keys(self) -> list[StoreKey]:
         """The store keys, wrapped, by number; empty for a store that is not encrypted."""
-        return self._reader.run(_keys, again=True)
+        return self._reader.run(stored_keys, again=True)
 
     def set_keys(self, keys: Iterable[StoreKey], *, was: Sequence[StoreKey]) -> None:
         """Replace the store keys `was`. Raises `StoreError`, also where they are others by now."""
@@ -95,7 +95,7 @@ class SharedCatalog:
         def work(connection: Plain) -> None:
             with connection.transaction(), connection.cursor() as cursor:
                 _next_number(connection)
-                if _keys(connection) != list(was):
+                if stored_keys(connection) != list(was):
                     raise StoreError("the keys of the store were changed meanwhile; try again")
                 cursor.execute("DELETE FROM keys")
                 cursor.executemany("INSERT INTO keys VALUES (%s, %s, %s)", [astuple(key) for key in keys])
@@ -312,7 +312,8 @@ class SharedCatalog:
         return self._reader.run(lambda connection: connection.execute(text, values).fetchall(), again=True)
 
 
-def _keys(connection: Plain) -> list[StoreKey]:
+def stored_keys(connection: Plain) -> list[StoreKey]:
+    """The store keys, by number."""
     found = connection.execute("SELECT number, master, wrapped FROM keys ORDER BY number")
     return [StoreKey(number=number, master=master, wrapped=bytes(wrapped)) for number, master, wrapped in found]
 

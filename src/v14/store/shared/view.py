@@ -8,9 +8,12 @@ from psycopg import IsolationLevel, sql
 
 from v14.errors import StoreError
 from v14.home import SharedHome
+from v14.store.seal import MasterKey
+from v14.store.shared.catalog import stored_keys
 from v14.store.shared.connection import Plain, connect
 from v14.store.shared.schema import SCHEMA_PREFIX
-from v14.store.view import COUNTS, EVENTS, EventView, StoreView, event_view
+from v14.store.vault import Vault
+from v14.store.view import COUNTS, EVENTS, FORMS, EventView, StoreView, event_view, form_names
 
 
 def views(home: SharedHome) -> list[StoreView]:
@@ -19,6 +22,7 @@ def views(home: SharedHome) -> list[StoreView]:
     for connection, schema, weights_id in _stores(home):
         counts = connection.execute(COUNTS.encode()).fetchall()
         ((num_corrupt,),) = connection.execute("SELECT count(*) FROM events WHERE corrupt = 1").fetchall()
+        keys = stored_keys(connection)
         ((num_bytes, segments),) = connection.execute(
             "SELECT (SELECT coalesce(sum(num_bytes), 0) FROM segments WHERE state = 'held'), segments FROM store"
         ).fetchall()
@@ -31,18 +35,24 @@ def views(home: SharedHome) -> list[StoreView]:
                 num_bytes=int(num_bytes),
                 num_corrupt=num_corrupt,
                 namespaces={namespace: events for namespace, events, _ in counts},
+                forms=form_names(dict(connection.execute(FORMS.encode()).fetchall())),
+                key=keys[-1].master if keys else "",
             )
         )
     return found
 
 
-def events(home: SharedHome, namespace: str | None = None) -> list[EventView]:
-    """The events of every store of the database, of one namespace or all, by `said_at`. Raises `StoreError`."""
+def events(home: SharedHome, namespace: str | None = None, master: MasterKey | None = None) -> list[EventView]:
+    """The events of every store of the database, of one namespace or all, by `said_at`.
+
+    Raises `StoreError`, and `StoreKeyError` for a store that is encrypted with another key than `master`.
+    """
     found = []
     for connection, _, weights_id in _stores(home):
         where = b" AND (%(namespace)s::text IS NULL OR namespace = %(namespace)s)"
         rows = connection.execute(EVENTS.encode() + where, {"namespace": namespace})
-        found += [event_view(weights_id, row) for row in rows]
+        vault = Vault.open(weights_id, stored_keys(connection), master)
+        found += [event_view(weights_id, row, vault) for row in rows]
     return sorted(found, key=lambda event: event.said_at)
 
 
