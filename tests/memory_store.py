@@ -17,6 +17,8 @@ from v14.types import Event, Link, Trace
 class MemoryStore:
     """See `v14.store.contract.Store`."""
 
+    num_readers = 1
+
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, tuple[Event, Trace]]] = {}
         self._links: dict[tuple[str, str, str, str], Link] = {}

@@ -12,6 +12,8 @@ from v14.types import Event, Link, Trace
 class VolatileStore:
     """See `v14.store.contract.Store`. Ten thousand events take megabytes here, their traces would take gigabytes."""
 
+    num_readers = 1
+
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, Event]] = {}
         self._links: dict[tuple[str, str, str, str], Link] = {}

@@ -3,7 +3,8 @@
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -166,15 +167,27 @@ class Spaces:
         changes = self._store.changes(namespace, space.number)
         if changes.held is not None:
             space.keep(changes.held)
-        slots = self._voters.slots(self._geometry)
-        for event in changes.events:
-            if event.id in space.events:
-                continue
-            try:
-                space.add(event, self._store.keys_of_layers(namespace, event.id, slots))
-            except (TraceCorruptError, TraceNotKeptError) as error:
+        for event, keys in self._keys([event for event in changes.events if event.id not in space.events]):
+            if isinstance(keys, torch.Tensor):
+                space.add(event, keys)
+            elif not isinstance(keys, KeyError):  # that one is forgotten since
                 self.counters["corrupt_events"] += 1
-                logger.warning("event left out of the index: %s", error)
-            except KeyError:  # forgotten since
-                continue
+                logger.warning("event left out of the index: %s", keys)
         space.number = changes.number
+
+    def _keys(self, events: Sequence[Event]) -> Iterator[tuple[Event, torch.Tensor | Exception]]:
+        """Keys at the voters' layers of each event, or why it has none; side by side where the store gains by that."""
+        slots = self._voters.slots(self._geometry)
+
+        def read(event: Event) -> torch.Tensor | Exception:
+            try:
+                return self._store.keys_of_layers(event.namespace, event.id, slots)
+            except (TraceCorruptError, TraceNotKeptError, KeyError) as error:
+                return error
+
+        num_readers = min(self._store.num_readers, len(events))
+        if num_readers < 2:
+            yield from ((event, read(event)) for event in events)
+            return
+        with ThreadPoolExecutor(num_readers) as pool:
+            yield from zip(events, pool.map(read, events), strict=True)

@@ -32,6 +32,10 @@ class Store(Protocol):
     named in every call that reads; an id of another namespace is not found. Safe to call from several threads.
     """
 
+    @property
+    def num_readers(self) -> int:
+        """How many reads of traces are worth doing side by side: 1 where they wait for nothing but a local disk."""
+
     def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
         """Queue events for the background writer and return. Known ids of the namespace only renew `said_at`."""
 

@@ -32,6 +32,8 @@ class StoreReading:
     the one only after the other has it, so no event is ever between them.
     """
 
+    num_readers = 1
+
     _catalog: CatalogContract
     _segments: Segments
     _writer: Writer

@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 import torch
 
+from tests.recall.test_space import GEOMETRY, VOTERS
+from tests.recall.test_space import event as event_of
 from tests.shared_servers import Postgres
 from tests.store.contract.places import Shared
 from tests.store.contract.test_contract import readable, wait_until
 from tests.store.making import WEIGHTS, made, noise, same_bits, same_trace
 from v14.errors import StoreError, StoreUnavailableError, StoreVersionError
+from v14.recall.space import Spaces
 from v14.store.opening import open_store
 from v14.types import Trace
 
@@ -272,3 +275,26 @@ def test_the_extra_is_named_where_it_is_missing(shared: Shared, monkeypatch: pyt
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(StoreError, match=r"needs the package psycopg.*pip install 'sglang-v14\[shared\]'"):
         open_store(shared.home, WEIGHTS)
+
+
+def test_an_index_follows_the_other_server(two: tuple[Any, Any]) -> None:
+    """`Spaces` of one server takes in what another puts, and lets go of what it forgets."""
+    pairs = []
+    for token in range(40):
+        keys = torch.rand(1, 4, 1, 4)
+        pairs.append((event_of("home", token), Trace(keys=keys, values=keys)))
+    one, other = two
+    counters: Counter[str] = Counter()
+    spaces = Spaces(GEOMETRY, VOTERS, other, 1e9, counters)
+    assert not spaces.get("home").events
+    one.put(pairs[:30])
+    assert one.flush(30)
+    wait_until(lambda: len(spaces.get("home").events) == 30)
+    one.put(pairs[30:])
+    assert one.flush(30)
+    assert one.forget("home", [event.id for event, _ in pairs[:5]]) == 5
+    wait_until(lambda: set(spaces.get("home").events) == {event.id for event, _ in pairs[5:]})
+    assert len(spaces.get("home").index) == 35
+    own = Spaces(GEOMETRY, VOTERS, one, 1e9, counters).get("home")
+    assert set(own.events) == set(spaces.get("home").events)
+    assert not counters

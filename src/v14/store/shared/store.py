@@ -37,6 +37,8 @@ COLLECT_S = 3600.0
 class SharedStore(CoreStore):
     """The store of one set of weights that several servers read and write at once."""
 
+    num_readers = 16
+
     def __init__(
         self, home: SharedHome, catalog: SharedCatalog, blobs: ObjectBlobs, listener: Listener, weights_id: str, *,
         clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float, tend_s: float,
