@@ -15,6 +15,10 @@ MODELS ?= $(MODEL)
 MUSIQUE ?= ../shared/data/musique_150.json
 QUICK ?=
 
+# What `make test-store-hard` runs.
+HARD_TESTS := tests/store/test_kill.py tests/store/test_powercut.py tests/store/test_failing.py \
+	tests/store/test_forget.py tests/store/test_forget_everywhere.py
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
@@ -24,13 +28,14 @@ DEMO_MODEL := .demo/SmolLM2-135M-Instruct-V14
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu test-shared-store lint demo check e2e docs hybrid-table bench-recall clean
+.PHONY: help setup test test-slow test-gpu test-shared-store test-store-hard lint demo check e2e docs hybrid-table bench-recall clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
 	@echo "make test       formatting, lint, types, fast tests"
 	@echo "make test-slow  the minutes-long tests"
 	@echo "make test-gpu   the tests that need a CUDA device"
+	@echo "make test-store-hard  1,000 kills, 200 power cuts, failing disks, 100 forgettings of the store in a directory"
 	@echo "make test-shared-store  the store in PostgreSQL and S3: contract, kills, forgetting, two servers; installs PostgreSQL if missing"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
 	@echo "make e2e        the clients' examples and SGLang's router against a real server"
@@ -72,6 +77,9 @@ test-gpu: $(READY)
 	$(BIN)/pytest -m gpu
 
 # PostgreSQL is a package of Debian's; its programs need not be on the path. KILLS=… for another number than 1,000.
+test-store-hard: $(READY)
+	STORE_HARD=1 $(BIN)/pytest -s --timeout 3600 $(HARD_TESTS)
+
 test-shared-store: $(READY)
 	@ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 || command -v postgres > /dev/null || \
 		{ echo "PostgreSQL is missing; installing Debian's package postgresql"; apt-get install -y --no-install-recommends postgresql; }

@@ -24,6 +24,11 @@ FROZEN = {
     "store status": ["--json"],
     "store list": ["--json", "--namespace"],
     "store rotate-key": ["--new-key-file", "--new-key-command"],
+    "store forget": ["--namespace", "--event", "--chat", "--between", "--yes", "--json"],
+    "store ttl": ["--namespace", "--days", "--never", "--json"],
+    "store audit": ["--json"],
+    "store verify": ["--json"],
+    "store repair": ["--drop", "--catalog", "--json"],
     "version": [],
 }
 WEIGHTS = "sha256:" + "a" * 64

@@ -18,7 +18,7 @@ from tests.store.canaries import needles
 from tests.store.hard import rounds
 from tests.store.test_kill import ROOT
 
-CASES = rounds(6, 100)
+CASES = rounds(3, 100)
 OVERWRITING = {
     # A thread's own cache of freed blocks would be passed over by the overwriting.
     "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",

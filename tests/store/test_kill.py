@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.store.checker import leftovers, wrongs
+from tests.store.hard import rounds
 from tests.store.making import WEIGHTS, made
 from v14.store.directory import DirectoryStore
 from v14.store.layout import Layout
@@ -23,7 +24,7 @@ from v14.store.pending import Batch, Key
 from v14.store.spec import Spec
 from v14.types import Trace
 
-ROUNDS = 200
+ROUNDS = rounds(100, 1000)
 ROUNDS_PER_DIRECTORY = 10
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from v14.cli import check, doctor, store, upgrade, version
+from v14.cli import check, doctor, store, upgrade, upkeep, version
 from v14.errors import V14Error
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 app.command("upgrade")(upgrade.upgrade)
 app.command("check")(check.check)
 app.command("doctor")(doctor.doctor)
+for change in (upkeep.forget, upkeep.ttl, upkeep.audit, upkeep.verify, upkeep.repair):
+    store.app.command()(change)
 app.add_typer(store.app, name="store")
 app.command("version")(version.version)
 

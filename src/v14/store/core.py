@@ -10,12 +10,13 @@ from v14.store.expiry import Expiry
 from v14.store.foundation import CatalogContract
 from v14.store.keeping import GATHER_S, KEEP_EVERYTHING, Keeping
 from v14.store.links import link_key
-from v14.store.pending import Batch
+from v14.store.notes import write_note
+from v14.store.pending import Batch, Key
 from v14.store.policies import Policy
 from v14.store.reading import StoreReading
 from v14.store.row import Row
 from v14.store.segments import Segments
-from v14.store.spec import check_dtypes
+from v14.store.spec import Spec, check_dtypes
 from v14.store.vault import Vault
 from v14.store.writer import TEND_S, Writer
 from v14.types import Event, Link, Trace
@@ -128,16 +129,19 @@ class CoreStore(StoreReading):
 
     def _commit(self, batch: Batch) -> None:
         """Write a batch: first its traces, whole and under their name, then its rows in one transaction."""
-        rows = []
+        rows: list[Row] = []
+        now = self._clock()
+
+        def note(key: Key, spec: Spec) -> bytes:
+            entry = batch.events[key]
+            times = {"stored_at": now, "recalled_at": entry.recalled_at}
+            rows.append(Row.of(entry.event, spec, name, **times, vault=self._vault))
+            return write_note(rows[-1])
+
         if batch.events:
             name = self._name(self._num_committed)  # used again until the commit succeeds
             traces = {key: waiting.trace for key, waiting in batch.events.items()}
-            specs = self._segments.write(name, traces, self._keeping.form)
-            now = self._clock()
-            rows = [
-                Row.of(entry.event, specs[key], name, stored_at=now, recalled_at=entry.recalled_at, vault=self._vault)
-                for key, entry in batch.events.items()
-            ]
+            self._segments.write(name, traces, self._keeping.form, note)
         self._catalog.commit(rows, batch.renewals, batch.links)
         self._num_committed += bool(rows)
 

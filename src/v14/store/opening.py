@@ -2,7 +2,7 @@
 
 from v14.errors import StoreError
 from v14.home import Home, SharedHome
-from v14.store.contract import Store
+from v14.store.core import CoreStore
 from v14.store.directory import DirectoryStore
 from v14.store.keeping import KEEP_EVERYTHING, Keeping
 from v14.store.seal import MasterKey
@@ -10,7 +10,7 @@ from v14.store.seal import MasterKey
 
 def open_store(
     home: Home, weights_id: str, *, keeping: Keeping = KEEP_EVERYTHING, master: MasterKey | None = None
-) -> Store:
+) -> CoreStore:
     """The store of `weights_id` at `home`. Raises `StoreError`, and `StoreKeyError` for one encrypted with another key
     than `master`."""
     if not isinstance(home, SharedHome):

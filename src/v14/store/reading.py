@@ -178,6 +178,11 @@ class StoreReading:
                 self._catalog.mark(row, corrupt=not whole)
         return failed
 
+    def set_aside(self) -> Sequence[Key]:
+        """(namespace, id) of the events that are set aside."""
+        rows = (self._catalog.row(key, corrupt=True) for key in self._catalog.all_keys())
+        return [row.key for row in rows if row is not None and row.corrupt]
+
     def _find(self, namespace: str, event_id: str) -> Waiting | Row:
         key = namespace, event_id
         with self._writer.pending() as pending:

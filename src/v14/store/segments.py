@@ -11,7 +11,7 @@ import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,8 @@ SEALED_VERSION = 2
 METADATA_KEY = "v14"
 MAX_HEADERS = 256
 """Segments whose headers are kept in memory."""
+NOTE = "r"
+"""The part with an event's note, `[B]` uint8 (`v14.store.notes`)."""
 
 
 def event_key(tensor_name: str) -> Key:
@@ -69,10 +71,14 @@ class Segments:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._lock = threading.Lock()
 
-    def write(self, name: str, traces: Mapping[Key, Trace | Packed], form: Form = NATIVE) -> dict[Key, Spec]:
+    def write(
+        self, name: str, traces: Mapping[Key, Trace | Packed], form: Form = NATIVE,
+        note: Callable[[Key, Spec], bytes] | None = None,
+    ) -> dict[Key, Spec]:  # fmt: skip
         """Write the traces to a segment, whole or not at all; what the catalog is to know of each. Raises `OSError`.
 
         `form` is the one wanted of traces; one that it does not fit comes nearest to it. What is `Packed` stays so.
+        `note` gives what is to lie beside a trace (`v14.store.notes`).
         """
         stated: dict[str, object] = {"version": SEGMENT_VERSION, "weights_id": self._weights_id}
         cipher = None
@@ -89,6 +95,8 @@ class Segments:
                 shared = tensor.untyped_storage().data_ptr() in storages
                 tensors[_name(key, part)] = tensor.contiguous().clone() if shared else tensor.contiguous()
                 storages.add(tensor.untyped_storage().data_ptr())
+            if note is not None:
+                tensors[_name(key, NOTE)] = _tensor(note(key, specs[key]))
         self.forget(name)
         self.blobs.write(name, tensors, {METADATA_KEY: json.dumps(stated)})
         return specs

@@ -18,6 +18,7 @@ from v14.errors import StoreError
 from v14.store.catalog import Catalog
 from v14.store.erase import Eraser
 from v14.store.keeping import Keeping
+from v14.store.notes import write_note
 from v14.store.packing import Packed, fitting, pack, row_sizes
 from v14.store.pending import Key
 from v14.store.row import Row
@@ -146,9 +147,14 @@ class Tender:
             packed[row.key] = then
         if not changed or not rows:
             return False
-        name = self._new_name()
-        specs = self._segments.write(name, packed)
-        moved = [self._moved(row, specs[row.key], name) for row in rows]
+        name, by_key = self._new_name(), {row.key: row for row in rows}
+        moved: list[Row] = []
+
+        def note(key: Key, spec: Spec) -> bytes:
+            moved.append(self._moved(by_key[key], spec, name))
+            return write_note(moved[-1])
+
+        self._segments.write(name, packed, note=note)
         try:
             self._catalog.move(moved, was={row.key: row.segment for row in rows})
         except StoreError:

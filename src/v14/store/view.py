@@ -11,8 +11,10 @@ from typing import Any
 
 from v14.codecs.form import Form
 from v14.errors import StoreError, TraceCorruptError
+from v14.store.audit import Record, read_records
 from v14.store.catalog import check_version
 from v14.store.layout import Layout
+from v14.store.policies import Policy, read_policies
 from v14.store.row import opened
 from v14.store.seal import MasterKey
 from v14.store.vault import Vault, read_keys
@@ -78,7 +80,7 @@ def views(home: Path) -> list[StoreView]:
     """Every store below `home`, by path; none if there is no such directory. Raises `StoreError`."""
     found = []
     for layout in _layouts(home):
-        with _reading(layout) as (reader, weights_id):
+        with reading(layout) as (reader, weights_id):
             counts = reader.execute(COUNTS).fetchall()
             (num_corrupt,) = reader.execute("SELECT count(*) FROM events WHERE corrupt = 1").fetchone()
             names = [name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")]
@@ -106,7 +108,7 @@ def namespaces_on_disk(home: Path, weights_id: str) -> dict[str, int]:
     layout = Layout.of(home, weights_id)
     if not layout.catalog.is_file():
         return {}
-    with _reading(layout) as (reader, _):
+    with reading(layout) as (reader, _):
         return {namespace: events for namespace, events, _ in reader.execute(COUNTS)}
 
 
@@ -117,7 +119,7 @@ def events(home: Path, namespace: str | None = None, master: MasterKey | None = 
     """
     found = []
     for layout in _layouts(home):
-        with _reading(layout) as (reader, weights_id):
+        with reading(layout) as (reader, weights_id):
             is_new = _has(reader, "keys")
             vault = Vault.open(weights_id, read_keys(reader), master) if is_new else None
             sql = f"{EVENTS if is_new else PLAIN_EVENTS} AND (?1 IS NULL OR namespace = ?1)"
@@ -129,9 +131,26 @@ def check_key(home: Path, weights_id: str, master: MasterKey | None) -> None:
     """Raise `StoreKeyError` where the store of `weights_id` below `home` is encrypted with another key."""
     layout = Layout.of(home, weights_id)
     if layout.catalog.is_file() and layout.catalog.stat().st_size:
-        with _reading(layout) as (reader, stated):
+        with reading(layout) as (reader, stated):
             if _has(reader, "keys"):
                 Vault.open(stated, read_keys(reader), master)
+
+
+def policies(home: Path) -> dict[str, dict[str, Policy]]:
+    """Policies by namespace, by weights id. Raises `StoreError`."""
+    return {weights_id: read_policies(reader) if kept else {} for weights_id, reader, kept in _third(home)}
+
+
+def audits(home: Path) -> dict[str, list[Record]]:
+    """The audit record, oldest first, by weights id. Raises `StoreError`."""
+    return {weights_id: list(read_records(reader)) if kept else [] for weights_id, reader, kept in _third(home)}
+
+
+def _third(home: Path) -> Iterator[tuple[str, sqlite3.Connection, bool]]:
+    """Weights id and connection of every store, and whether its format has policies and audit, as from the third on."""
+    for layout in _layouts(home):
+        with reading(layout) as (reader, weights_id):
+            yield weights_id, reader, _has(reader, "audit")
 
 
 def event_view(weights_id: str, row: tuple[Any, ...], vault: Vault | None = None) -> EventView:
@@ -177,7 +196,7 @@ def _layouts(home: Path) -> list[Layout]:
 
 
 @contextlib.contextmanager
-def _reading(layout: Layout) -> Iterator[tuple[sqlite3.Connection, str]]:
+def reading(layout: Layout) -> Iterator[tuple[sqlite3.Connection, str]]:
     """A read-only connection within one transaction, and the weights id."""
     try:
         reader = sqlite3.connect(f"{layout.catalog.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
