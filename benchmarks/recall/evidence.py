@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
 
 from benchmarks.recall.baselines import Ranker
 from benchmarks.recall.chats import Case
@@ -71,11 +72,8 @@ def _look(reader: Reader, told: Told, rankers: Mapping[str, Ranker], case: Case,
 def _voted(space: Space, cue: Cue, votes: list[Vote]) -> Iterator[None]:
     """Votes for this cue are known inside: among ten thousand events they take longer than anything else."""
     vote = space.votes
-    space.votes = lambda asked: votes if asked is cue else vote(asked)
-    try:
+    with patch.object(space, "votes", lambda asked: votes if asked is cue else vote(asked)):
         yield
-    finally:
-        del space.votes
 
 
 def rows(model: str, found: Sequence[Found]) -> list[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.recall.chats import Case, Chat, Passage, Turns
 from experiments.tiny_hybrid import vocabulary as words
 from experiments.tiny_hybrid.relations import Relation
-from experiments.tiny_hybrid.stories import Entity, Writer
+from experiments.tiny_hybrid.stories import Entity, Question, Writer
 
 DOCUMENT_TOKENS = {"line in 2k": 1_800}
 QUESTIONS_PER_DOCUMENT = 10
@@ -48,7 +48,7 @@ class HybridWorld:
     has no such rows. One writer tells everything, so that nothing is told twice of one subject.
     """
 
-    rows = (*_KINDS, "general", *DOCUMENT_TOKENS)
+    rows: tuple[str, ...] = (*_KINDS, "general", *DOCUMENT_TOKENS)
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(f"hybrid {seed}")
@@ -110,7 +110,8 @@ class HybridWorld:
         )
 
     def _document(self, row: str, group: int, num: int) -> list[Case]:
-        lines, questions = [], []
+        lines: list[str] = []
+        questions: list[Question] = []
         while len(questions) < num:
             story = self._writer.fact(paraphrase=False)
             lines.append(story[0].says)

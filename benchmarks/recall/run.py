@@ -11,7 +11,7 @@ from benchmarks.recall.baselines import Bm25, Encoder, MiniLm, Ranker
 from benchmarks.recall.chats import Case, Chat, World, Woven, weave
 from benchmarks.recall.cost import Growth
 from benchmarks.recall.english.world import English
-from benchmarks.recall.reading import Reader
+from benchmarks.recall.reading import ANSWER_TOKENS, Reader
 from benchmarks.recall.table import BASELINES, IN_CONTEXT, PLACED, Row
 from benchmarks.recall.told import Told, tell
 
@@ -163,7 +163,7 @@ def _fits(reader: Reader, case: Case) -> bool:
     longest = max((len(text) for chat in case.chats for _, text in chat.turns), default=0)
     if longest < reader.max_tokens:
         return True
-    return len(answers.same_chat(reader, case)) + answers.ANSWER_TOKENS <= reader.max_tokens
+    return len(answers.same_chat(reader, case)) + ANSWER_TOKENS <= reader.max_tokens
 
 
 class _Clock:

@@ -1,6 +1,6 @@
 """Rows of the table, the bounds that they are held against, and how they are shown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 SAME_CHAT = "same chat"
@@ -92,14 +92,14 @@ BOUNDS = {
 def judged(rows: Sequence[Row]) -> list[Row]:
     """The rows with their bounds, and whether they hold."""
     values = {(row.model, row.row, row.system): row.value for row in rows}
-    return [_judged(row, lambda system, row=row: values.get((row.model, row.row, system))) for row in rows]
+    return [_judged(row, values) for row in rows]
 
 
-def _judged(row: Row, find: Find) -> Row:
+def _judged(row: Row, values: Mapping[tuple[str, str, str], float]) -> Row:
     bound = BOUNDS.get(row.row)
     if bound is None or bound.system != row.system:
         return row
-    wanted = bound.of(find)
+    wanted = bound.of(lambda system: values.get((row.model, row.row, system)))
     if wanted is None:
         return row
     # Shares of some dozen questions: what differs in the last bit of a product is no difference.

@@ -1,11 +1,14 @@
 """A store without a disk that keeps no traces: events are voted on and read again, nothing of them is placed."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
+from v14.store.audit import Record
 from v14.store.changes import Changes
 from v14.store.contract import StoreStats
+from v14.store.policies import Policy
 from v14.types import Event, Link, Trace
 
 
@@ -76,6 +79,37 @@ class VolatileStore:
     def links(self, namespace: str) -> Sequence[Link]:
         """All links of a namespace."""
         return [link for key, link in self._links.items() if key[0] == namespace]
+
+    def select(
+        self, namespace: str, *, chat_id: str | None = None, since: float = -math.inf, until: float = math.inf
+    ) -> Sequence[str]:
+        """Ids of events by chat and by when they were said."""
+        events = self._spaces.get(namespace, {}).values()
+        return [e.id for e in events if chat_id in (None, e.chat_id) and since <= e.said_at < until]
+
+    def forget(self, namespace: str, ids: Collection[str], *, selection: str = "event", requested_by: str = "") -> int:
+        """Drop events and their links; how many there were."""
+        found = self.has(namespace, ids)
+        for event_id in found:
+            del self._spaces[namespace][event_id]
+        self._links = {
+            key: link
+            for key, link in self._links.items()
+            if key[0] != namespace or not {link.source, link.target} & found
+        }
+        return len(found)
+
+    def policies(self) -> Mapping[str, Policy]:
+        """Nothing expires here."""
+        return {}
+
+    def set_policy(self, namespace: str, policy: Policy) -> None:
+        """Raises `NotImplementedError`: nothing expires here."""
+        raise NotImplementedError("a store for a benchmark has no policies")
+
+    def audit(self) -> Sequence[Record]:
+        """Nothing is recorded."""
+        return ()
 
     def stats(self) -> StoreStats:
         """Numbers of events and tokens; everything else is 0."""

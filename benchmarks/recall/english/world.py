@@ -1,7 +1,7 @@
 """The English world: cases of every row, and what else is told around them."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from benchmarks.recall.chats import Case, Chat, Passage, Turns
@@ -51,7 +51,7 @@ DOCUMENT_TOKENS = {"line in 2k": 1_800, "line in 8k": 7_200}
 class English:
     """See `benchmarks.recall.chats.World`. All of a world's subjects differ: a question never means two facts."""
 
-    rows = (
+    rows: tuple[str, ...] = (
         "single fact",
         "paraphrase",
         "two-step",
@@ -78,7 +78,7 @@ class English:
         if row in DOCUMENT_TOKENS:
             sizes = [min(QUESTIONS_PER_DOCUMENT, num - done) for done in range(0, num, QUESTIONS_PER_DOCUMENT)]
             return [case for group, size in enumerate(sizes) for case in self._document(row, group, size)]
-        make = {
+        makers: dict[str, Callable[[str, int], Case]] = {
             "single fact": self._fact,
             "paraphrase": lambda row, number: self._fact(row, number, reworded=True),
             "two-step": lambda row, number: self._chain(row, 1),
@@ -91,8 +91,8 @@ class English:
             "absent": lambda row, number: self._absent(row),
             "general": lambda row, number: Case(row=row, chats=(), question=self._general(number)),
             "instruction": lambda row, number: self._instruction(row),
-        }[row]
-        return [make(row, number) for number in range(num)]
+        }
+        return [makers[row](row, number) for number in range(num)]
 
     def distractors(self) -> Iterator[Chat]:
         """See `World`."""
