@@ -78,6 +78,17 @@ class CatalogContract(Protocol):
         A chat whose id is that of a deleted event gets another one.
         """
 
+    def least_asked(self, namespace: str | None, max_rows: int = -1) -> Sequence[Row]:
+        """Rows of a namespace or of all, those first that were neither said nor recalled for the longest."""
+
+    def rewritable(self, idle_before: float, idle_form: str, *, unsealed: bool) -> set[str]:
+        """Segments with events that were neither said nor recalled since `idle_before` and are not in `idle_form`, or
+        with `unsealed` ones. Traces of which only voters' keys were kept stay in their form."""
+
+    def move(self, rows: Iterable[Row], *, was: Mapping[Key, str]) -> None:
+        """Let rows name traces that were written anew: all, or, where one names another segment than `was` by now,
+        none."""
+
     def erasing(self) -> AbstractContextManager[None]:
         """Within it, nobody else erases: what is read of segments stays true. Raises `StoreError`."""
 

@@ -1,11 +1,11 @@
-"""What the embedded store does with what it holds while nothing else is to do. Runs on the writer's thread.
+"""What a store does with what it holds while nothing else is to do. Runs on the writer's thread.
 
 budget       beyond it the events that were not asked for the longest are erased, as by forgetting, with an audit line
 form         idle traces are rewritten smaller, and readable ones sealed once the store has a key
 compaction   small segments, one for each commit, become one
 
 A segment is rewritten whole: the new file first, then the rows in one transaction, then the old file goes. A crash
-leaves a file that no row names, which the next opening removes.
+leaves a file that no row names, which the next opening, or collection, removes.
 """
 
 import logging
@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from v14.codecs.form import Form
 from v14.errors import StoreError
-from v14.store.catalog import Catalog
 from v14.store.erase import Eraser
+from v14.store.foundation import CatalogContract
 from v14.store.keeping import Keeping
 from v14.store.notes import write_note
 from v14.store.packing import Packed, fitting, pack, row_sizes
@@ -46,7 +46,7 @@ class Tender:
     """Tends one store. `new_name` names a segment, `clock` gives Unix seconds, `merged_bytes` bounds a segment."""
 
     def __init__(
-        self, catalog: Catalog, segments: Segments, eraser: Eraser, keeping: Keeping, vault: Vault | None, *,
+        self, catalog: CatalogContract, segments: Segments, eraser: Eraser, keeping: Keeping, vault: Vault | None, *,
         new_name: Callable[[], str], clock: Callable[[], float], merged_bytes: int,
     ) -> None:  # fmt: skip
         self._catalog, self._segments, self._eraser = catalog, segments, eraser
@@ -132,6 +132,10 @@ class Tender:
 
         Nothing is done where a trace cannot be read: its file may be put back from a copy.
         """
+        with self._catalog.erasing():
+            return self._rewritten(names, idle_before)
+
+    def _rewritten(self, names: Sequence[str], idle_before: float) -> bool:
         rows = [row for name in names for row in self._catalog.in_segment(name)]
         packed: dict[Key, Packed] = {}
         changed = len(names) > 1

@@ -12,10 +12,13 @@ import torch
 from tests.store.contract.conftest import Opener
 from tests.store.contract.places import Place
 from tests.store.making import made, same_bits, same_trace
+from v14.codecs.form import Form
 from v14.errors import StoreError, TraceCorruptError
 from v14.store import looking
 from v14.store.core import CoreStore
+from v14.store.keeping import Keeping
 from v14.store.policies import Policy
+from v14.store.tending import FEW_SMALL, row_bytes
 from v14.types import Event, Link, Trace
 
 
@@ -344,3 +347,45 @@ def test_what_is_over_is_not_there(opened: Opener, place: Place) -> None:
     now[0] = 100.0
     assert store.namespaces() == {}
     wait_until(lambda: not place.segments())
+
+
+def test_beyond_its_budget_a_namespace_forgets_what_was_not_asked_for_longest(opened: Opener) -> None:
+    store = opened()
+    store.put([made(number) for number in range(8)])
+    store.touch("home", [made(0)[0].id], 100.0)
+    assert store.flush(30)
+    rows = {row.id: row_bytes(row) for row in store._catalog.rows("home")}
+    store.set_policy("home", Policy(max_bytes=sum(rows.values()) * 2 // 3))
+    num_evicted = store._writer.run(store._tender.keep_budgets)
+    left = [event.token_ids[0] for event in store.events("home")]
+    assert left == [0, *range(num_evicted + 1, 8)]
+    assert sum(rows[made(number)[0].id] for number in left) <= sum(rows.values()) * 2 // 3
+    assert store.verify() == []
+    assert [(record.action, record.num_events) for record in store.audit()] == [("evict", num_evicted)]
+
+
+def test_small_segments_become_one(opened: Opener, place: Place) -> None:
+    store = opened()
+    for number in range(FEW_SMALL):
+        store.put([made(number)])
+        assert store.flush(30)
+    assert store._writer.run(store._tender.merge)
+    assert len(place.segments()) == 1
+    assert readable(store, range(FEW_SMALL))
+    store.close()
+    assert readable(opened(), range(FEW_SMALL))
+
+
+def test_idle_traces_are_rewritten_smaller(opened: Opener) -> None:
+    keeping = Keeping(idle=Form(codec="int8"), idle_s=5.0)
+    store = opened(keeping=keeping, clock=lambda: 9.0)
+    trace = Trace(keys=torch.randn(2, 8, 2, 64), values=torch.randn(2, 8, 2, 64))
+    event = Event(namespace="home", chat_id="c", role="user", said_at=1.0, token_ids=tuple(range(8)))
+    store.put([(event, trace), made(8)])
+    assert store.flush(30)
+    before = store.stats().num_bytes
+    assert store._writer.run(store._tender.rewrite_one)
+    assert store.stats().num_bytes < before
+    assert (store.trace("home", event.id).keys - trace.keys).abs().max() < 0.1
+    assert same_trace(store.trace("home", made(8)[0].id), made(8)[1])
+    assert store.verify() == []

@@ -197,6 +197,40 @@ class SharedCatalog:
                 _insert(connection, "audit", record)
             self._tell(connection, number, {namespace for namespace, _ in keys}, removing=True)
 
+    def least_asked(self, namespace: str | None, max_rows: int = -1) -> list[Row]:
+        """Rows of a namespace or of all, those first that were neither said nor recalled for the longest."""
+        where = "(%s::text IS NULL OR namespace = %s) ORDER BY greatest(said_at, recalled_at), position LIMIT %s"
+        return self._rows(where, (namespace, namespace, None if max_rows < 0 else max_rows))
+
+    def rewritable(self, idle_before: float, idle_form: str, *, unsealed: bool) -> set[str]:
+        """Segments with idle events in another form, or with `unsealed` ones."""
+        query = (
+            "SELECT DISTINCT segment FROM events WHERE greatest(said_at, recalled_at) < %s AND codec <> %s "
+            "AND strpos(codec, 'only=') = 0 OR %s AND strpos(codec, '+aesgcm') = 0"
+        )
+        return {name for (name,) in self._read(query, (idle_before, idle_form, unsealed))}
+
+    def move(self, rows: Iterable[Row], *, was: Mapping[Key, str]) -> None:
+        """Let rows name traces that were written anew. Only within `erasing`. Raises `StoreError`."""
+        rows = list(rows)
+        self._writer.run(lambda connection: self._move(connection, rows, was))
+
+    def _move(self, connection: Plain, rows: Sequence[Row], was: Mapping[Key, str]) -> None:
+        if connection is not self._erasing_on:
+            raise StoreUnavailableError("nothing was rewritten: the connection to the catalog was lost")
+        names = ("segment", "dtype", "shape", "digests", "engram", "codec", "token_ids", "chat_id")
+        move = sql.SQL("UPDATE events SET ({}) = ({}) WHERE namespace = %s AND id = %s AND segment = %s").format(
+            _columns(names), sql.SQL(", ").join([sql.Placeholder()] * len(names))
+        )
+        with connection.transaction(), connection.cursor() as cursor:
+            _next_number(connection)
+            _hold(connection, {row.segment for row in rows})
+            for row in rows:
+                cursor.execute(move, (*(getattr(row, name) for name in names), *row.key, was[row.key]))
+                if cursor.rowcount != 1:
+                    raise StoreError(f"event {row.id} was moved meanwhile")
+            _doom_unnamed(connection)
+
     @contextmanager
     def erasing(self) -> Iterator[None]:
         """One server erases at a time: two that write a segment anew at once would each keep what the other erases.

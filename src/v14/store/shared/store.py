@@ -21,6 +21,7 @@ from v14.store.shared.connection import Wire, connect
 from v14.store.shared.listener import Latest, Listener
 from v14.store.shared.objects import ObjectBlobs
 from v14.store.shared.schema import prepare, schema_of
+from v14.store.tending import Tender
 from v14.store.vault import Vault
 from v14.store.writer import TEND_S
 from v14.types import Event, Trace
@@ -46,12 +47,17 @@ class SharedStore(CoreStore):
     ) -> None:  # fmt: skip
         """Use `open`."""
         self._collect_at = 0.0
+        self._tender: Tender | None = None
         self.home, self._shared, self._blobs, self._listener = home, catalog, blobs, listener
         # A name is used for one try to commit: whether an earlier one came true is nobody's guess.
         super().__init__(
             catalog, Segments(blobs, weights_id, vault), name=lambda _: f"{uuid.uuid4().hex}{SEGMENT_SUFFIX}",
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
+        )  # fmt: skip
+        self._tender = Tender(
+            catalog, self._segments, self._eraser, keeping, vault,
+            new_name=self._new_name, clock=clock, merged_bytes=batch_bytes,
         )  # fmt: skip
 
     @classmethod
@@ -110,7 +116,10 @@ class SharedStore(CoreStore):
         return replaced | set(self._shared.doomed(GRACE_S))
 
     def _tend(self) -> None:
+        """Besides what every store does: keep the budgets, rewrite and merge, and collect."""
         super()._tend()
+        if self._tender is not None:
+            self._tender.tend()
         if time.monotonic() >= self._collect_at:
             self._collect_at = time.monotonic() + COLLECT_S
             self.collect()
