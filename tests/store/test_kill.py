@@ -7,11 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,9 +19,7 @@ from tests.store.hard import rounds
 from tests.store.making import WEIGHTS, made
 from v14.store.directory import DirectoryStore
 from v14.store.layout import Layout
-from v14.store.pending import Batch, Key
-from v14.store.spec import Spec
-from v14.types import Trace
+from v14.store.pending import Batch
 
 ROUNDS = rounds(100, 1000)
 ROUNDS_PER_DIRECTORY = 10
@@ -146,14 +143,10 @@ class RowsFirst(DirectoryStore):
 
     def _commit(self, batch: Batch) -> None:
         late: list[Callable[[], object]] = []
-        write = self._segments.write
-
-        def later(name: str, traces: Mapping[Key, Trace], *form: Any) -> dict[Key, Spec]:
-            late.append(partial(write, name, traces, *form))
-            return {key: Spec.of(trace) for key, trace in traces.items()}
-
+        blobs = self._segments.blobs
+        write = blobs.write
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self._segments, "write", later)
+            patch.setattr(blobs, "write", lambda *args: late.append(partial(write, *args)))
             super()._commit(batch)
         late.pop()()
 

@@ -114,7 +114,7 @@ def test_notes_lead_back() -> None:
     row = Row.of(event, Spec.of(trace), "s.safetensors", stored_at=1.0, recalled_at=2.0)
     note = write_note(row)
     assert read_note(note, "t.safetensors") == replace(row, segment="t.safetensors")
-    for bad in (b"", b"{}\n", note[:-1], note + b"x", note.replace(b'"home"', b"[1]"), b"[" * 100_000):
+    for bad in (b"", b"{}\n", note[:-1], note + bytes(8), note.replace(b'"home"', b"[1]"), b"[" * 100_000):
         with pytest.raises(TraceCorruptError, match="note"):
             read_note(bad, "s")
     assert same_trace(trace, made(3)[1])

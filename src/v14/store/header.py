@@ -21,7 +21,14 @@ FIRST_READ_BYTES = 1 << 16
 MAX_HEADER_BYTES = 100_000_000
 """As safetensors itself allows."""
 
-DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "I8": torch.int8, "U8": torch.uint8}
+DTYPES = {
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "F32": torch.float32,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "I64": torch.int64,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """A row's note: what the catalog says of an event, kept beside its trace, so that a lost catalog can be made again.
 
-A note is JSON of the fields, a line feed, and the fields of bytes as they are, one behind the other. What is sealed in
-the row is sealed in the note. Times that were renewed later are not in it, nor are links; a chat that is named after
-its first event has another name.
+A note is JSON of the fields, a line feed, the fields of bytes as they are, one behind the other, and less than 8 zeros.
+What is sealed in the row is sealed in the note. Times that were renewed later are not in it, nor are links; a chat that
+is named after its first event has another name.
 """
 
 import hashlib
@@ -35,9 +35,10 @@ def read_note(data: bytes, segment: str) -> Row:
         head, _, rest = data.partition(b"\n")
         said = json.loads(head)
         first, second = said.pop("sizes")
-        if first + second != len(rest):
+        end = first + second
+        if not 0 <= first <= end <= len(rest) < end + 8:
             raise ValueError(f"{len(rest)} bytes instead of {first} and {second}")
-        row = Row(**said, segment=segment, token_ids=rest[:first], digests=rest[first:])
+        row = Row(**said, segment=segment, token_ids=rest[:first], digests=rest[first:end])
         wrong = [name for name, kind in TYPES.items() if not isinstance(getattr(row, name), (kind, int))]
         if wrong:
             raise ValueError(f"{', '.join(wrong)} of another type")

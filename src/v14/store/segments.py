@@ -35,7 +35,7 @@ METADATA_KEY = "v14"
 MAX_HEADERS = 256
 """Segments whose headers are kept in memory."""
 NOTE = "r"
-"""The part with an event's note, `[B]` uint8 (`v14.store.notes`)."""
+"""The part with an event's note (`v14.store.notes`), `[B / 8]` int64: safetensors puts these first in a file."""
 
 
 def event_key(tensor_name: str) -> Key:
@@ -96,7 +96,8 @@ class Segments:
                 tensors[_name(key, part)] = tensor.contiguous().clone() if shared else tensor.contiguous()
                 storages.add(tensor.untyped_storage().data_ptr())
             if note is not None:
-                tensors[_name(key, NOTE)] = _tensor(note(key, specs[key]))
+                text = note(key, specs[key])
+                tensors[_name(key, NOTE)] = _tensor(text.ljust(-(-len(text) // 8) * 8, b"\0")).view(torch.int64)
         self.forget(name)
         self.blobs.write(name, tensors, {METADATA_KEY: json.dumps(stated)})
         return specs
