@@ -7,6 +7,7 @@ import pytest
 from benchmarks.recall import cost, musique, scoring
 from benchmarks.recall.baselines import Bm25
 from benchmarks.recall.chats import Case, Chat
+from benchmarks.recall.page import markdown
 from benchmarks.recall.table import Row, judged, show
 
 CASE = Case(row="corrected", chats=(), question="?", accepted=("teal Kavaro",), refused=("sand Wendo",))
@@ -109,3 +110,11 @@ def test_the_exponent_of_a_power_is_found_and_plotted(tmp_path):
 
 def test_a_chat_without_a_place_has_no_time():
     assert Chat(turns=(("user", "hello"),)).said_at == 0.0
+
+
+def test_a_page_has_a_column_for_every_system():
+    rows = judged([_row("same chat", 0.8), _row("memory", 0.5), _row("BM25", 0.25, "evidence")])
+    lines = markdown(rows).splitlines()
+    assert lines[2] == "| row | of | same chat | memory | BM25 | bound |"
+    assert lines[4] == "| answers: two-step | 10 | 0.8 | 0.5 |  | memory 0.72: **fails** |"
+    assert lines[5] == "| evidence | 10 |  |  | 0.25 |  |"
