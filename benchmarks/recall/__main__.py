@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from benchmarks.recall import cost, table
 from benchmarks.recall.chats import World
 from benchmarks.recall.english.world import English
 from benchmarks.recall.hybrid_world import HybridWorld
-from benchmarks.recall.run import FULL, QUICK, measure
+from benchmarks.recall.run import FULL, GPU_ROWS, QUICK, measure
 from experiments.tiny_hybrid.table import MODELS, upgraded
 
 OUT = Path("build/recall.json")
@@ -54,13 +55,16 @@ def main() -> None:
     given = {name: getattr(arguments, name) for name in ("questions", "events", "rows", "growth_gb")}
     given = {name: value for name, value in given.items() if value is not None}
     size = replace(QUICK if arguments.quick else FULL, **given)
+    if size.rows is None and arguments.device == "cpu":
+        size = replace(size, rows=tuple(row for row in English.rows if row not in GPU_ROWS))
     hybrids = arguments.hybrids if arguments.hybrids is not None else MODELS[:1] if arguments.quick else MODELS
     subjects: list[tuple[str, Path, World]] = [
         *((path.name, path, English(arguments.seed)) for path in arguments.models),
         *((path.name, upgraded(path), HybridWorld(arguments.seed)) for path in hybrids),
     ]
     rows: list[table.Row] = []
-    growths = []
+    growths: list[cost.Growth] = []
+    replies: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as home:
         # Nothing is stored: the model classes open a store when they are loaded.
         os.environ["SGLANG_V14_MEMORY_HOME"] = home
@@ -82,6 +86,9 @@ def main() -> None:
             )
             rows += table.judged(found.rows)
             growths.append(found.growth)
+            replies += found.replies
+            lines = "".join(json.dumps(reply, ensure_ascii=False) + "\n" for reply in replies)
+            arguments.out.with_suffix(".replies.jsonl").write_text(lines)
             write(arguments.out, arguments.seed, rows)
     cost.plot(growths, arguments.plot or arguments.out.with_suffix(".svg"))
     print(table.show(rows))

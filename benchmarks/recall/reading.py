@@ -53,11 +53,15 @@ class Reader:
         self.device = device
         self.profile = self.model.v14.profile
         self.model.v14.close()
-        self.memory = Memory(self.profile, replace(Switches.read(), max_buffer_gb=1e6), VolatileStore())
+        self.forget()
         self.max_tokens = int(self.model.config.get_text_config().max_position_embeddings)
         self._layers = list(self.profile.voters.layers)
         self._slots = list(self.profile.voters.slots(self.profile.geometry))
         self._ends = {self.tokenizer.eos_token_id, *self.profile.turns.closing[:1]}
+
+    def forget(self) -> None:
+        """Begin with an empty memory: the index of a large store takes gigabytes."""
+        self.memory = Memory(self.profile, replace(Switches.read(), max_buffer_gb=1e6), VolatileStore())
 
     def ids(self, turns: Turns, *, generate: bool = False) -> list[int]:
         """Token ids of a conversation, as a server gets it with `generate`."""

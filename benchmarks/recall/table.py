@@ -78,6 +78,7 @@ BOUNDS = {
     "answers: temporal": _answers(0.90),
     "answers: line in 2k": _answers(0.90),
     "answers: line in 8k": _answers(0.90),
+    "answers: line in 32k": _answers(0.90),
     "old value given: corrected": Bound(system=MEMORY, at_least=False, of=_not_above(SAME_CHAT)),
     "old value given: corrected twice": Bound(system=MEMORY, at_least=False, of=_not_above(SAME_CHAT)),
     "recalls anything: absent": Bound(system=MEMORY, at_least=False, of=_fixed(0.05)),

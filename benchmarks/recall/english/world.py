@@ -45,7 +45,7 @@ _GENERAL = (
 )
 _COUNTS = ("zero", "one", "two", "three", "four", "five")
 QUESTIONS_PER_DOCUMENT = 10
-DOCUMENT_TOKENS = {"line in 2k": 1_800, "line in 8k": 7_200}
+DOCUMENT_TOKENS = {"line in 2k": 1_800, "line in 8k": 7_200, "line in 32k": 29_000}
 
 
 class English:
@@ -66,6 +66,7 @@ class English:
         "instruction",
         "line in 2k",
         "line in 8k",
+        "line in 32k",
     )
 
     def __init__(self, seed: int) -> None:
