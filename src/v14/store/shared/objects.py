@@ -1,6 +1,8 @@
 """Blobs as objects of an S3-compatible store, read by byte range."""
 
 import os
+import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -106,11 +108,13 @@ class ObjectBlobs:
     def read(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[memoryview]:
         """Byte ranges of an object; neighbours are asked for together. Raises as the contract says."""
         self._pause.check()
-        wanted = [(start, end) for start, end in ranges if start < end]
-        starts, ends = zip(*wanted, strict=True) if wanted else ((), ())
+        spans = merged(ranges)
         try:
             with self._errors(name):
-                parts = obstore.get_ranges(self._store, name, starts=starts, ends=ends, coalesce=COALESCE_BYTES)
+                # Each span by itself: obstore panics on an object that ends before one of the ranges that it merges.
+                parts = obstore.get_ranges(
+                    self._store, name, starts=[span[0] for span in spans], ends=[span[1] for span in spans], coalesce=0
+                )
         except StoreUnavailableError as error:
             gone = isinstance(error.__cause__, FileNotFoundError | NotFoundError) and self._is_there(MARKER)
             if gone or UNSATISFIABLE in str(error):
@@ -118,8 +122,7 @@ class ObjectBlobs:
             self._pause.failed()
             raise
         self._pause.answered()
-        found = iter([memoryview(part) for part in parts])
-        return [next(found) if start < end else memoryview(b"") for start, end in ranges]
+        return [_piece(start, end, spans, parts) for start, end in ranges]
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects. Raises `StoreError`."""
@@ -163,3 +166,23 @@ class ObjectBlobs:
         except (BaseError, OSError) as error:
             line = str(error).split("\n\nDebug source")[0]
             raise StoreUnavailableError(f"{self.where(name)} is not to be had: {' '.join(line.split())}") from error
+
+
+def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges to ask for, in order: those that are not empty, and neighbours as one."""
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(one for one in ranges if one[0] < one[1]):
+        if spans and start <= spans[-1][1] + COALESCE_BYTES:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def _piece(start: int, end: int, spans: Sequence[tuple[int, int]], parts: Sequence[obstore.Bytes]) -> memoryview:
+    """A range out of what was read of the span that holds it, cut short where the object ends."""
+    if start >= end:
+        return memoryview(b"")
+    place = bisect_right(spans, (start, sys.maxsize)) - 1
+    first = spans[place][0]
+    return memoryview(parts[place])[start - first : end - first]
