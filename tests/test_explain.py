@@ -10,7 +10,7 @@ from tests.memory_store import MemoryStore
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile
 from v14.clock import PARTS
 from v14.config import Switches
-from v14.explain import Records, Standing
+from v14.explain import Records, Standing, in_words
 from v14.memory import Memory
 from v14.types import Cue, Plan
 
@@ -54,7 +54,8 @@ def test_a_plan_is_explained_by_its_requests_id():
     session.account.stood(
         Standing(index=3, position=3, num_tokens=event.num_tokens, event_ids=(event.id,), way="kv", composed=())
     )
-    told_json = json.loads(json.dumps(memory.records.find("r1", {"ann"}).to_json(decode=lambda ids: f"<{len(ids)}>")))
+    plain = memory.records.find("r1", "ann").to_json()
+    told_json = in_words(json.loads(json.dumps(plain)), lambda ids: f"<{len(ids)}>")
     assert told_json["prompt"]["token_ids"] == ids
     assert [row["token_id"] for row in told_json["prompt"]["cue"]] == ids[-5:]
     for row in told_json["prompt"]["cue"]:
@@ -67,7 +68,8 @@ def test_a_plan_is_explained_by_its_requests_id():
     assert told_json["reason"] == plan.reason
     assert told_json["spans"][0]["way"] == "kv"
     assert {"load", "vote", "choose", "explain"} <= set(told_json["ms"]) <= set(PARTS)
-    assert "text" not in memory.records.find("r1").to_json()["recalled"][0]
+    assert told_json["recalled"][0]["text"] == f"<{event.num_tokens}>"
+    assert "text" not in plain["recalled"][0]
 
 
 def test_nothing_recalled_is_explained_by_the_best_vote():
@@ -76,7 +78,7 @@ def test_nothing_recalled_is_explained_by_the_best_vote():
     told(memory, "my house is blue")
     _, plan, _ = asked(memory, "r1")
     assert not plan.events
-    record = memory.records.find("r1")
+    record = memory.records.find("r1", "ann")
     assert set(record.weights) == {plan.votes[0].event_id}
     assert "no vote reaches the floor" in record.to_json()["reason"]
 
@@ -85,9 +87,13 @@ def test_another_namespace_and_an_unknown_id_are_alike():
     memory = memory_of()
     told(memory, "my house is blue")
     asked(memory, "r1")
-    for request_id, namespaces in (("r1", {"bob"}), ("r2", {"ann"}), ("r2", None)):
+    for request_id, namespace in (("r1", "bob"), ("r2", "ann")):
         with pytest.raises(KeyError):
-            memory.records.find(request_id, namespaces)
+            memory.records.find(request_id, namespace)
+    told(memory, "a garden", namespace="bob")
+    asked(memory, "r1", namespace="bob")
+    assert memory.records.find("r1", "ann").namespace == "ann"
+    assert memory.records.find("r1", "bob").namespace == "bob"
 
 
 def test_a_request_without_an_id_leaves_no_record():
@@ -118,9 +124,9 @@ def test_records_are_bounded_in_number_and_in_tokens():
     assert len(records) == 0
 
 
-def _known(records, request_id):
+def _known(records, request_id, namespace="ann"):
     try:
-        return records.find(request_id) is not None
+        return records.find(request_id, namespace) is not None
     except KeyError:
         return False
 
@@ -134,7 +140,7 @@ def test_forgetting_takes_the_records_of_the_namespace_and_of_whoever_recalled_t
     account(records, "reader", namespace="ann", events=(event,))
     account(records, "other", namespace="bob")
     assert records.forget("shared", [event.id]) == 2
-    assert _known(records, "other")
+    assert _known(records, "other", "bob")
     assert len(records) == 1
 
 

@@ -49,9 +49,10 @@ def test_architectures_and_engines():
 
 
 def test_commands_and_links():
-    named = set(re.findall(r"^    v14 (store [\w-]+|\w+)", README, re.MULTILINE))
+    named = set(re.findall(r"^    v14 ((?:store|recall) [\w-]+|\w+)", README, re.MULTILINE))
     commands = get_command(app).commands
-    assert named == (set(commands) - {"store"}) | {f"store {name}" for name in commands["store"].commands}
+    nested = {f"{noun} {name}" for noun in ("store", "recall") for name in commands[noun].commands}
+    assert named == set(commands) - {"store", "recall"} | nested
     options = {name for param in commands["upgrade"].params for name in param.opts if name.startswith("--")}
     assert all(name in README for name in options)
     links = re.findall(r"\]\((?!http)([^)]+)\)", README)

@@ -138,7 +138,7 @@ class Switches:
 
 def _flag(name: str, text: str) -> bool:
     if text not in ("0", "1"):
-        raise OptionError(f"{name}={text!r} is neither 0 nor 1")
+        raise OptionError(f"{name}={text!r} is neither 0 nor 1; give one of them or unset it")
     return text == "1"
 
 
@@ -179,7 +179,7 @@ def _file(name: str, text: str) -> Path | None:
 
 def _header(name: str, text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9-]+", text):
-        raise OptionError(f"{name}={text!r} is no name of a header: letters, digits and hyphens")
+        raise OptionError(f"{name}={text!r} is no name of a header; give letters, digits and hyphens, or unset it")
     return text.lower()
 
 
@@ -189,5 +189,5 @@ def _positive(name: str, text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < float("inf"):
-        raise OptionError(f"{name}={text!r} is not a number of gigabytes above 0")
+        raise OptionError(f"{name}={text!r} is not a number of gigabytes above 0; give one or unset it")
     return value

@@ -49,6 +49,10 @@ class CheckError(V14Error):
     """A server under check did not start, stopped, or answered a request with an error."""
 
 
+class ServerError(V14Error):
+    """A running server cannot be asked, or answered with an error."""
+
+
 class EngineError(V14Error):
     """The installed engine is not one that the memory fits."""
 

@@ -27,6 +27,9 @@ MAX_TOKENS = 4_000_000
 
 Decode = Callable[[Sequence[int]], str]
 
+Key = tuple[str, str]
+"""Namespace and request id."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
@@ -65,8 +68,13 @@ class Record:
     at: float = field(default_factory=time.time)
     standing: Mapping[int, Standing] = field(default_factory=dict)
 
-    def to_json(self, decode: Decode | None = None) -> dict[str, Any]:
-        """As plain values; with `decode`, events and the cue's tokens as text, too."""
+    @property
+    def key(self) -> Key:
+        """What it is found by."""
+        return self.namespace, self.request_id
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; `in_words` adds the text."""
         plan, options = self.plan, self.options
         votes = {vote.event_id: vote.value for vote in plan.votes}
         recalled = {event.id for event in plan.events}
@@ -78,7 +86,7 @@ class Record:
                 "token_ids": list(self.token_ids),
                 "new_start": self.new_start,
                 "cue_start": self.cue_start,
-                "cue": self._cue(decode),
+                "cue": self._cue(),
             },
             "votes": [_vote(vote, vote.event_id in recalled) for vote in plan.votes],
             "thresholds": {
@@ -87,20 +95,19 @@ class Record:
                 "max_events": options.recall_max_events,
                 "budget_tokens": options.recall_budget_tokens,
             },
-            "recalled": [_event(event, votes.get(event.id), decode) for event in plan.events],
+            "recalled": [_event(event, votes.get(event.id)) for event in plan.events],
             "reason": plan.reason,
-            "spans": [vars(span) | {"event_ids": list(span.event_ids)} for span in list(self.standing.values())],
+            "spans": [_span(span) for span in list(self.standing.values())],
             "ms": {part: round(spent * 1e3, 3) for part, spent in dict(self.seconds).items()},
         }
 
-    def _cue(self, decode: Decode | None) -> list[dict[str, Any]]:
+    def _cue(self) -> list[dict[str, Any]]:
         """The cue's tokens with what each of them gave to the votes."""
         tokens = self.token_ids[self.cue_start :]
         rows = []
         for place, token in enumerate(tokens):
             given = {event_id: round(weights[place], 6) for event_id, weights in self.weights.items()}
-            row: dict[str, Any] = {"token_id": token, "weight": round(sum(given.values()), 6), "weights": given}
-            rows.append(row | ({} if decode is None else {"text": decode([token])}))
+            rows.append({"token_id": token, "weight": round(sum(given.values()), 6), "weights": given})
         return rows
 
 
@@ -108,24 +115,39 @@ def _vote(vote: Vote, is_recalled: bool) -> dict[str, Any]:
     return {"event_id": vote.event_id, "value": vote.value, "recalled": is_recalled}
 
 
-def _event(event: Event, vote: float | None, decode: Decode | None) -> dict[str, Any]:
-    found = {
+def _span(span: Standing) -> dict[str, Any]:
+    return vars(span) | {"event_ids": list(span.event_ids), "composed": list(span.composed)}
+
+
+def _event(event: Event, vote: float | None) -> dict[str, Any]:
+    return {
         "id": event.id,
         "namespace": event.namespace,
         "chat_id": event.chat_id,
         "role": event.role,
         "said_at": event.said_at,
         "num_tokens": event.num_tokens,
+        "token_ids": list(event.token_ids),
         "vote": vote,
     }
-    return found | ({} if decode is None else {"text": decode(list(event.token_ids))})
+
+
+def in_words(told: dict[str, Any], decode: Decode) -> dict[str, Any]:
+    """A record's plain values with the text of the cue's tokens and of the events that were recalled."""
+    prompt = told["prompt"]
+    cue = [{**row, "text": decode([row["token_id"]])} for row in prompt["cue"]]
+    recalled = [{**event, "text": decode(event["token_ids"])} for event in told["recalled"]]
+    return {**told, "prompt": {**prompt, "cue": cue}, "recalled": recalled}
 
 
 class Records:
-    """The records of the last requests, by request id. Safe to use from several threads."""
+    """The records of the last requests, by namespace and request id. Safe to use from several threads.
+
+    A client may choose its requests' ids: those of two namespaces never get into each other's way.
+    """
 
     def __init__(self, max_records: int = MAX_RECORDS, max_tokens: int = MAX_TOKENS) -> None:
-        self._records: OrderedDict[str, Record] = OrderedDict()
+        self._records: OrderedDict[Key, Record] = OrderedDict()
         self._max_records, self._max_tokens = max_records, max_tokens
         self._num_tokens = 0
         self._lock = threading.Lock()
@@ -133,22 +155,16 @@ class Records:
     def keep(self, record: Record) -> None:
         """Keep a record; the oldest make room. One of a known id takes the place of the other."""
         with self._lock:
-            self._drop(record.request_id)
-            self._records[record.request_id] = record
+            self._drop(record.key)
+            self._records[record.key] = record
             self._num_tokens += len(record.token_ids)
             while len(self._records) > self._max_records or self._num_tokens > self._max_tokens:
                 self._drop(next(iter(self._records)))
 
-    def find(self, request_id: str, namespaces: Collection[str] | None = None) -> Record:
-        """The record of a request; with `namespaces`, only if it was of one of them.
-
-        Raises `KeyError`, alike for an id that is not known and for one of another namespace.
-        """
+    def find(self, request_id: str, namespace: str) -> Record:
+        """The record of a request. Raises `KeyError`, alike for an id not known and for one of another namespace."""
         with self._lock:
-            record = self._records.get(request_id)
-        if record is None or (namespaces is not None and record.namespace not in namespaces):
-            raise KeyError(request_id)
-        return record
+            return self._records[namespace, request_id]
 
     def forget(self, namespace: str, event_ids: Collection[str] | None = None) -> int:
         """Drop the records of a namespace, and every other that recalled one of the events; returns how many.
@@ -157,21 +173,21 @@ class Records:
         """
         gone = frozenset(event_ids or ())
         with self._lock:
-            names = [
-                request_id
-                for request_id, record in self._records.items()
+            found = [
+                key
+                for key, record in self._records.items()
                 if record.namespace == namespace or gone.intersection(event.id for event in record.plan.events)
             ]
-            for request_id in names:
-                self._drop(request_id)
-        return len(names)
+            for key in found:
+                self._drop(key)
+        return len(found)
 
     def __len__(self) -> int:
         """Number of records."""
         return len(self._records)
 
-    def _drop(self, request_id: str) -> None:
-        record = self._records.pop(request_id, None)
+    def _drop(self, key: Key) -> None:
+        record = self._records.pop(key, None)
         if record is not None:
             self._num_tokens -= len(record.token_ids)
 

@@ -48,7 +48,9 @@ class SharedHome:
             )
         endpoint = own.get("endpoint", "")
         if endpoint and not endpoint.startswith(("http://", "https://")):
-            raise OptionError(f"the endpoint of the object store, {endpoint!r}, is no http:// or https:// URL")
+            raise OptionError(
+                f"the endpoint of the object store, {endpoint!r}, is no http:// or https:// URL; give one"
+            )
         return cls(
             conninfo=urlunsplit(("postgresql", parts.netloc, parts.path, theirs, "")),
             bucket=segments.netloc,

@@ -67,13 +67,19 @@ def read_keys(path: Path, setting: str) -> dict[str, Grant]:
         grants = _File.model_validate(data).keys
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise OptionError(f"{setting}={path}: {lines}") from error
+        raise OptionError(
+            f"{setting}={path}: {lines}. Correct these entries; docs/security.md shows the form."
+        ) from error
     except ValueError as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
-        raise OptionError(f"{setting}={path} is not {kind}: {error}") from error
+        raise OptionError(
+            f"{setting}={path} is not {kind} ({error}); correct it, docs/security.md shows the form"
+        ) from error
     found = {grant.sha256: grant for grant in grants}
     if len(found) < len(grants):
-        raise OptionError(f"{setting}={path}: a key stands there twice; one key has one namespace")
+        raise OptionError(
+            f"{setting}={path}: a key stands there twice, but one key has one namespace; remove one of the entries"
+        )
     return found
 
 
@@ -85,5 +91,5 @@ def read_private(path: Path, setting: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"{setting}={path} cannot be read ({error}); give a file that the server can read") from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OptionError(f"{setting}={path} can be written by others: chmod go-w {path}")
+        raise OptionError(f"{setting}={path} can be written by others; run chmod go-w {path}")
     return text

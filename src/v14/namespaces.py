@@ -91,7 +91,9 @@ class Namespaces:
         shared = _names(headers.get(SHARED_HEADER, ""))
         for name in (named, *shared):
             if name is not None and not is_name(name):
-                raise RefusedError(f"{self.header}, {SHARED_HEADER}: a namespace is 1 to 256 printable characters", 400)
+                raise RefusedError(
+                    f"{self.header}, {SHARED_HEADER}: a namespace is 1 to 256 printable characters; name one", 400
+                )
         grant = self._grant(headers)
         if self.policy == "keyed":
             if grant is None:
@@ -106,7 +108,7 @@ class Namespaces:
         elif named is None and self.policy == "open":
             named = user or (DEFAULT_NAMESPACE if grant is None else grant.namespace)
             if named is not None and not is_name(named):
-                raise RefusedError("the `user` field names the namespace: 1 to 256 printable characters", 400)
+                raise RefusedError("the `user` field names the namespace; give 1 to 256 printable characters", 400)
         return Access(namespace=named, shared=_others(shared, named), operator=grant is not None and grant.operator)
 
     def _grant(self, headers: Mapping[str, str]) -> Grant | None:
@@ -116,9 +118,12 @@ class Namespaces:
 
     def _check_proxy(self, headers: Mapping[str, str], named: str | None) -> None:
         if not hmac.compare_digest(headers.get(SECRET_HEADER, "").encode(), self._secret):
-            raise RefusedError(f"only the proxy may ask: {SECRET_HEADER} is missing or wrong", 401)
+            raise RefusedError(
+                f"only the proxy may ask: {SECRET_HEADER} is missing or wrong; send what {ENV_PREFIX}PROXY_SECRET is",
+                401,
+            )
         if named is None:
-            raise RefusedError(f"the proxy named no namespace: {self.header} is missing", 403)
+            raise RefusedError(f"the proxy named no namespace: {self.header} is missing; let the proxy set it", 403)
 
 
 def _granted(grant: Grant, named: str | None, shared: tuple[str, ...], header: str) -> Access:
@@ -130,7 +135,10 @@ def _granted(grant: Grant, named: str | None, shared: tuple[str, ...], header: s
         access = replace(access, namespace=named)
     if shared:
         if not grant.operator and not set(shared) <= set(grant.shared):
-            raise RefusedError(f"{SHARED_HEADER}: this key does not read all of these namespaces", 403)
+            raise RefusedError(
+                f"{SHARED_HEADER}: this key does not read all of these namespaces; leave out those not given to it",
+                403,
+            )
         access = replace(access, shared=shared)
     return replace(access, shared=_others(access.shared, access.namespace))
 
@@ -152,5 +160,7 @@ def _read_secret(path: Path) -> bytes:
     setting = f"{ENV_PREFIX}PROXY_SECRET"
     secret = read_private(path, setting).strip()
     if len(secret) < MIN_SECRET_CHARACTERS:
-        raise OptionError(f"{setting}={path}: the secret has fewer than {MIN_SECRET_CHARACTERS} characters")
+        raise OptionError(
+            f"{setting}={path}: the secret has fewer than {MIN_SECRET_CHARACTERS} characters; write a longer one"
+        )
     return secret.encode()

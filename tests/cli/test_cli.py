@@ -20,6 +20,7 @@ FROZEN = {
     "upgrade": ["SRC", "OUT", "--link", "--calibration"],
     "check": ["DIRECTORY", "--url", "--seed", "--json", "--keep", "--server-arg"],
     "doctor": ["DIRECTORY", "--json"],
+    "recall explain": ["REQUEST_ID", "--server", "--namespace", "--key-file", "--json"],
     "store path": [],
     "store status": ["--json"],
     "store list": ["--json", "--namespace"],

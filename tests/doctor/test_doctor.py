@@ -117,6 +117,14 @@ def test_a_bad_value_is_reported_as_the_server_would():
     assert "MAX_BUFFER_GB='x'" in only(found, "fail").text
 
 
+def test_what_the_environment_names_is_read_and_no_secret_is_shown(tmp_path, monkeypatch):
+    (tmp_path / "keys.toml").write_text("no keys")
+    monkeypatch.setenv("SGLANG_V14_NAMESPACES", "keyed")
+    monkeypatch.setenv("SGLANG_V14_KEYS", str(tmp_path / "keys.toml"))
+    assert "SGLANG_V14_KEYS" in only(environment.examine(probe([]), {}), "fail").text
+    assert "5ec4e7" not in render(environment.examine({}, {"SGLANG_V14_KEY": "5ec4e7"}))
+
+
 def test_seams(monkeypatch):
     value = {"tested": "1.2", "problems": ["sglang.a has no parameter b: why"], "found": ["sglang.c"]}
     found = list(engine.examine({"sglang": {"value": ""}, "seams": {"value": value}}))

@@ -118,7 +118,7 @@ class ChatClient:
         try:
             for chunk in self._events(connection, body, memory):
                 if "error" in chunk:
-                    raise CheckError(f"{self.url} broke a stream off: {chunk['error']}")
+                    raise CheckError(f"{self.url} broke a stream off: {chunk['error']}; look at the server's log")
                 for choice in chunk.get("choices") or ():
                     if choice["delta"].get("content"):
                         pieces.append(choice["delta"]["content"])
@@ -130,11 +130,11 @@ class ChatClient:
                     break
                 last |= {key: chunk[key] for key in ("usage", "metadata") if chunk.get(key)}
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-            raise CheckError(f"{self.url} broke a stream off: {error!r}") from error
+            raise CheckError(f"{self.url} broke a stream off: {error!r}; look at the server's log") from error
         finally:
             connection.close()
         if not pieces:
-            raise CheckError(f"{self.url} streamed nothing")
+            raise CheckError(f"{self.url} streamed nothing; look at the server's log")
         usage = last.get("usage") or {}
         return Reply(
             text="".join(pieces),
@@ -177,7 +177,9 @@ class ChatClient:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         if response.status != 200:
-            raise CheckError(f"{self.url}{path} answered {response.status}: {response.read()[:500]!r}")
+            raise CheckError(
+                f"{self.url}{path} answered {response.status}: {response.read()[:500]!r}; look at the server's log"
+            )
         return response
 
     def _json(self, method: str, path: str, body: Any = None, memory: Mode = "both") -> dict[str, Any]:
@@ -185,11 +187,15 @@ class ChatClient:
         try:
             data = json.loads(self._send(connection, method, path, body, memory).read())
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-            raise CheckError(f"{self.url}{path} gave no answer: {error!r}") from error
+            raise CheckError(
+                f"{self.url}{path} gave no answer: {error!r}; is the server up, and is this its address?"
+            ) from error
         finally:
             connection.close()
         if not isinstance(data, dict):
-            raise CheckError(f"{self.url}{path} answered something else than a JSON object")
+            raise CheckError(
+                f"{self.url}{path} answered something else than a JSON object; give the address of SGLang itself"
+            )
         return data
 
     def _events(self, connection: http.client.HTTPConnection, body: Any, memory: Mode) -> Iterator[dict[str, Any]]:

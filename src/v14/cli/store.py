@@ -91,7 +91,9 @@ def rotate_key(
     run on a store meanwhile."""
     switches = Switches.read()
     if isinstance(switches.memory_home, SharedHome):
-        raise OptionError("the keys of a shared store cannot be changed yet; its servers would not hear of it")
+        raise OptionError(
+            "the keys of a shared store cannot be changed yet: its servers would not hear of it; leave them"
+        )
     old = master_key(switches)
     if old is None:
         raise StoreKeyError("the present key is missing: set SGLANG_V14_KEY, SGLANG_V14_KEY_FILE or …_COMMAND")

@@ -136,7 +136,9 @@ def repair(
     """Take back what was mended, drop what is damaged, or make a lost catalog again."""
     switches = Switches.read()
     if isinstance(switches.memory_home, SharedHome):
-        raise StoreError("a shared store is mended with the tools of its database; v14 store verify looks at it")
+        raise StoreError(
+            "a shared store is mended with the tools of its database; use them, `v14 store verify` looks at it"
+        )
     if catalog is not None:
         rebuilt = asdict(rebuild(switches.memory_home, catalog, master_key(switches)))
         typer.echo(json.dumps(rebuilt) if as_json else f"the catalog of {catalog[:19]} is new: {rebuilt}")

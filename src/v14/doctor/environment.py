@@ -13,6 +13,10 @@ from v14.doctor.finding import Finding, fail, ok
 PREFIX = "SGLANG_V14_"
 HOME = f"{PREFIX}MEMORY_HOME"
 DEFAULT_HOME = "/memory"
+SECRET = (f"{PREFIX}KEY",)
+OURS = ("OptionError", "StoreKeyError")
+"""Errors that the package itself would stop the server with."""
+
 CONFIG = Path(__file__).parent.parent / "config.py"
 
 
@@ -46,10 +50,11 @@ def examine(steps: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -
         remedy = f"unset it{f', or write {close[0]}' if close else ''}: the server does not start with it"
         yield fail("environment", f"{name} is no variable of the memory", remedy)
     error = steps.get("environment", {}).get("error", "")
-    if error.startswith("OptionError") and not unknown:
-        yield fail("environment", error.removeprefix("OptionError: "), "correct or unset it")
+    kind, _, message = error.partition(": ")
+    if kind in OURS and not unknown:
+        yield fail("environment", message, "correct what it names: the server does not start with it")
     for name in known:
         if name in environ:
-            yield ok("environment", f"{name}={shown(environ[name])}")
+            yield ok("environment", f"{name} is set" if name in SECRET else f"{name}={shown(environ[name])}")
     if not any(name in environ for name in (*known, *unknown)):
         yield ok("environment", f"no {PREFIX}* variable is set")

@@ -3,6 +3,7 @@
 Each step is announced before it begins, so that one which crashes the interpreter is known by name.
 """
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -50,9 +51,15 @@ def _torch() -> str:
 
 
 def _environment() -> str:
+    """Read everything that the environment names, but run nothing: a command that gives a key is left alone."""
     from v14.config import Switches
+    from v14.namespaces import Namespaces
+    from v14.store.master import master_key
 
-    return str(Switches.read())
+    switches = Switches.read()
+    Namespaces.open(switches)
+    master_key(dataclasses.replace(switches, key_command=None))
+    return ""
 
 
 def _catalog() -> int:

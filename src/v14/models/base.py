@@ -49,6 +49,10 @@ class Adapter(ABC):
         """The geometry of a raw `config.json`. Raises `UnsupportedModelError` naming what cannot be served."""
 
 
+WITHOUT = "; SGLang serves the checkpoint itself, without memory"
+"""What remains for a model that the memory does not know."""
+
+
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a config that describes the language model: a nested one (`llm_config` in older files), or all."""
     return config.get("text_config") or config.get("llm_config") or config
@@ -57,7 +61,9 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def required(config: Mapping[str, Any], key: str) -> Any:
     """A value that every checkpoint of the family writes."""
     if config.get(key) is None:
-        raise UnsupportedModelError(f"config.json has no {key!r}; the checkpoint is incomplete or of another family")
+        raise UnsupportedModelError(
+            f"config.json has no {key!r}; the checkpoint is incomplete or of another family: download it again"
+        )
     return config[key]
 
 
@@ -75,7 +81,9 @@ def layer_types(
     """The kind of each layer: as written, else the family's default; a kind that is not `known` is refused."""
     kinds = list(config.get("layer_types") or default)
     if len(kinds) != int(required(config, "num_hidden_layers")):
-        raise UnsupportedModelError(f"config.json: {len(kinds)} layer_types for {config['num_hidden_layers']} layers")
+        raise UnsupportedModelError(
+            f"config.json: {len(kinds)} layer_types for {config['num_hidden_layers']} layers; download it again"
+        )
     return checked(kinds, known)
 
 
@@ -83,7 +91,7 @@ def checked(kinds: Sequence[str], known: Collection[str]) -> Sequence[str]:
     """`kinds`, all of them `known`."""
     for kind in kinds:
         if kind not in known:
-            raise UnsupportedModelError(f"config.json: layer type {kind!r} is none of {', '.join(known)}")
+            raise UnsupportedModelError(f"config.json: layer type {kind!r} is none of {', '.join(known)}{WITHOUT}")
     return kinds
 
 
@@ -108,14 +116,14 @@ def assemble(
     """A geometry whose attention layers differ only by kind; layers of other kinds hold no KV, and a recurrent stack
     may turn out to have no layers."""
     if SLIDING in kinds and window is None:
-        raise UnsupportedModelError("config.json has sliding layers but no 'sliding_window'")
+        raise UnsupportedModelError("config.json has sliding layers but no 'sliding_window'; download it again")
     layers = tuple(
         AttentionLayer(index=index, rotary=rotaries[kind], scaling=scaling, window=window if kind == SLIDING else None)
         for index, kind in enumerate(kinds)
         if kind in (FULL, SLIDING)
     )
     if not layers:
-        raise UnsupportedModelError("config.json has no attention layer: there is nothing that could find an event")
+        raise UnsupportedModelError(f"config.json has no attention layer, so nothing could find an event{WITHOUT}")
     return Geometry(
         num_heads=shape.num_heads,
         num_kv_heads=shape.num_kv_heads,

@@ -5,7 +5,7 @@ from typing import Any
 
 from v14.errors import UnsupportedModelError
 from v14.geometry import Geometry
-from v14.models.base import FULL, SLIDING, Adapter, assemble, every, heads, layer_types, required
+from v14.models.base import FULL, SLIDING, WITHOUT, Adapter, assemble, every, heads, layer_types, required
 from v14.models.rope import rotary
 
 
@@ -16,7 +16,7 @@ class Gemma3(Adapter):
         """See `Adapter.geometry`."""
         for key in ("attn_logit_softcapping", "use_bidirectional_attention"):
             if config.get(key):
-                raise UnsupportedModelError(f"config.json: {key} = {config[key]!r} is not supported")
+                raise UnsupportedModelError(f"config.json: {key} = {config[key]!r} is not supported{WITHOUT}")
         shape = heads(config, head_dim=256)
         pattern = int(config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or 6)
         num_layers = int(required(config, "num_hidden_layers"))

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from v14.errors import UnsupportedModelError
-from v14.models.base import Adapter
+from v14.models.base import WITHOUT, Adapter
 
 FAMILIES = (
     "gemma3",
@@ -38,9 +38,9 @@ def adapter_for(config: Mapping[str, Any]) -> Adapter:
     names = config.get("architectures") or []
     known = ", ".join(ADAPTERS)
     if not names:
-        raise UnsupportedModelError(f"config.json names no architecture; supported are {known}")
+        raise UnsupportedModelError(f"config.json names no architecture; give a checkpoint of one of {known}")
     if names[0] in NOT_SERVED:
-        raise UnsupportedModelError(f"architecture {names[0]} is not supported: {NOT_SERVED[names[0]]}")
+        raise UnsupportedModelError(f"architecture {names[0]} is not supported: {NOT_SERVED[names[0]]}{WITHOUT}")
     if names[0] not in ADAPTERS:
         raise UnsupportedModelError(
             f"architecture {names[0]} is not supported; supported are {known}. "

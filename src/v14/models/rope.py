@@ -33,7 +33,7 @@ def rotary(parameters: Mapping[str, Any], head_dim: int) -> Rotary:
     if kind not in SUPPORTED:
         raise UnsupportedModelError(
             f"rope type {kind!r} is not supported: one fixed rotation cannot move its keys "
-            f"(supported are {', '.join(SUPPORTED)})"
+            f"(supported are {', '.join(SUPPORTED)}). SGLang serves the checkpoint itself, without memory."
         )
     theta = float(parameters["rope_theta"])
     dim = int(head_dim * float(parameters.get("partial_rotary_factor", 1.0)))
@@ -95,5 +95,5 @@ def _original_length(parameters: Mapping[str, Any], kind: str) -> Any:
 
 def _value(parameters: Mapping[str, Any], key: str, kind: str) -> Any:
     if parameters.get(key) is None:
-        raise UnsupportedModelError(f"config.json: rope type {kind!r} needs {key!r}")
+        raise UnsupportedModelError(f"config.json: rope type {kind!r} needs {key!r}; download it again")
     return parameters[key]

@@ -272,7 +272,7 @@ class Catalog:
                     row.chat_id,
                 )
                 if self._writer.execute(sql, (*new, *row.key, was[row.key])).rowcount != 1:
-                    raise StoreError(f"{self._path}: event {row.id} was moved or forgotten meanwhile")
+                    raise StoreError(f"{self._path}: event {row.id} was moved or forgotten meanwhile; try again")
 
     def scrub(self, needles: Collection[bytes] | None) -> None:
         """Leave no copy of what was deleted in the catalog's files. Raises `StoreError`, also where another reads.

@@ -55,7 +55,9 @@ class Eraser:
         try:
             moved = [row for name in sorted(replaced) for row in self._move(name, {row.key for row in rows})]
         except OSError as error:
-            raise StoreError(f"nothing was forgotten: segments cannot be written anew ({error})") from error
+            raise StoreError(
+                f"nothing was forgotten: segments cannot be written anew ({error}); check the disk and forget again"
+            ) from error
         at = self._clock()
         records = [
             Record(

@@ -156,5 +156,5 @@ def open_vault(catalog: CatalogContract, weights_id: str, master: MasterKey | No
             catalog.set_keys(Vault.new(weights_id).stored(master), was=())
         vault = Vault.open(weights_id, catalog.keys(), master)
         if vault is None:
-            raise StoreError(f"the store of {weights_id} cannot be written to: it got no keys")
+            raise StoreError(f"the store of {weights_id} cannot be written to: it got no keys; start again")
     return vault

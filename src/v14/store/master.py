@@ -59,7 +59,11 @@ def key_of_command(command: str) -> MasterKey:
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         # What a command wrote before it was ended may be the key: `error` of a timeout holds it and is not shown.
         why = "took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error)
-        raise StoreKeyError(f"{source} {command!r} cannot be run: {why}") from None
+        raise StoreKeyError(
+            f"{source} {command!r} cannot be run: {why}; correct it or give the key in {ENV_PREFIX}KEY_FILE"
+        ) from None
     if done.returncode:
-        raise StoreKeyError(f"{source} {command!r} ended with status {done.returncode}: {done.stderr.strip()[-500:]}")
+        raise StoreKeyError(
+            f"{source} {command!r} ended with status {done.returncode}; correct it: {done.stderr.strip()[-500:]}"
+        )
     return parse_key(done.stdout, source)

@@ -48,7 +48,7 @@ def rebuild(home: Path, weights_id: str, master: MasterKey | None) -> Rebuilt:
     """
     layout = Layout.of(home, weights_id)
     if not layout.segments.is_dir():
-        raise StoreError(f"there is no store of {weights_id} in {home}")
+        raise StoreError(f"there is no store of {weights_id} in {home}; set SGLANG_V14_MEMORY_HOME to where it lies")
     descriptor = layout.acquire()
     try:
         keys = _keys(layout)

@@ -33,7 +33,9 @@ class Residue:
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreError(f"{path} cannot be opened ({error})") from error
+            raise StoreError(
+                f"{path} cannot be opened ({error}); check its owner and the limits of the process"
+            ) from error
         self._path = path
 
     def remove(self, writer: sqlite3.Connection, needles: Collection[bytes] | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from v14.errors import StoreError, StoreKeyError
 from v14.store.catalog import Catalog
-from v14.store.layout import Layout
+from v14.store.layout import HOME_VARIABLE, Layout
 from v14.store.seal import MasterKey
 from v14.store.vault import Vault
 
@@ -19,7 +19,7 @@ def rotate(home: Path, weights_id: str, old: MasterKey, new: MasterKey) -> int:
     """
     layout = Layout.of(home, weights_id)
     if not layout.catalog.is_file():
-        raise StoreError(f"there is no store of {weights_id} in {home}")
+        raise StoreError(f"there is no store of {weights_id} in {home}; set {HOME_VARIABLE} to where it lies")
     descriptor = layout.acquire()
     try:
         with closing(Catalog(layout.catalog, weights_id)) as catalog:

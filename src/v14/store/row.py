@@ -126,7 +126,7 @@ class Row:
 def opened(vault: Vault | None, key: Key, token_ids: bytes, chat_id: str) -> tuple[bytes, str]:
     """Token ids and chat id of the sealed row of (namespace, id). Raises `StoreKeyError` or `TraceCorruptError`."""
     if vault is None:
-        raise StoreKeyError(f"event {key[1]} is encrypted and no key was given")
+        raise StoreKeyError(f"event {key[1]} is encrypted; set SGLANG_V14_KEY_FILE to its key")
     try:
         chat = base64.b64decode(chat_id, validate=True)
         return vault.open_record(token_ids, *key, "token_ids"), vault.open_record(chat, *key, "chat_id").decode()

@@ -241,7 +241,7 @@ class Segments:
             cipher = None
             if stated["version"] == SEALED_VERSION:
                 if self._vault is None:
-                    raise StoreKeyError(f"{self.blobs.where(name)} is encrypted and no key was given")
+                    raise StoreKeyError(f"{self.blobs.where(name)} is encrypted; set SGLANG_V14_KEY_FILE to its key")
                 cipher = self._vault.segment_cipher(stated.get("key"))
             known = Known(header=header, cipher=cipher)
             with self._lock:

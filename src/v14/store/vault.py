@@ -88,7 +88,9 @@ class Vault:
         """The inverse. Raises `TraceCorruptError`, and `StoreKeyError` for a store key that came after this vault."""
         number = int.from_bytes(sealed[:NUMBER_BYTES], "little")
         if number not in self._ciphers:
-            raise StoreKeyError(f"store key {number} is not among those that the store had when it was opened")
+            raise StoreKeyError(
+                f"store key {number} is not among those that the store had when it was opened; open it again"
+            )
         return self._ciphers[number].open(sealed[NUMBER_BYTES:], context(self._weights_id, *what))
 
     def new_segment_key(self) -> tuple[str, Cipher]:

@@ -207,4 +207,6 @@ def reading(layout: Layout) -> Iterator[tuple[sqlite3.Connection, str]]:
             (weights_id,) = reader.execute("SELECT weights_id FROM store").fetchone()
             yield reader, weights_id
     except sqlite3.Error as error:
-        raise StoreError(f"{layout.catalog} cannot be read: {error}") from error
+        raise StoreError(
+            f"{layout.catalog} cannot be read ({error}); check its owner and the disk, `v14 doctor` helps"
+        ) from error

@@ -141,7 +141,9 @@ def _config(src: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = json.loads((src / "config.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
-        raise UpgradeError(f"{src} is no checkpoint directory: config.json cannot be read ({error})") from error
+        raise UpgradeError(
+            f"{src} is no checkpoint directory: config.json cannot be read ({error}); give the directory with it"
+        ) from error
     if CONFIG_KEY in config:
         raise UpgradeError(f"{src} is a V14 directory already; give the checkpoint that it was made from")
     packed = config.get("quantization_config") or text_config(config).get("quantization_config")
@@ -171,4 +173,4 @@ def _tokenizer(src: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(src, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise UpgradeError(f"{src}: the tokenizer cannot be loaded ({error})") from error
+        raise UpgradeError(f"{src}: the tokenizer cannot be loaded ({error}); download its files again") from error

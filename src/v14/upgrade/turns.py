@@ -13,6 +13,8 @@ from v14.events.turns import TurnFormat
 SENTINELS = (("Kwyjibo", "Zyxomma", "Qophet", "Vaxjo"), ("93 dill", "58 rue", "27 sage", "64 mint"))
 """Contents of four turns, twice, with different first and last characters: what both renderings share is wrapping."""
 
+TEMPLATE_REMEDY = "; correct chat_template in the checkpoint (tokenizer_config.json or chat_template.jinja)"
+
 
 def turn_format(tokenizer: Any) -> TurnFormat:
     """The turn format of a (fast) Transformers tokenizer; without a chat template it has no openings.
@@ -30,7 +32,7 @@ def turn_format(tokenizer: Any) -> TurnFormat:
     for role, opening in openings.items():
         if not opening:
             raise UpgradeError(
-                f"the chat template writes nothing in front of {role} turns, so they cannot be found again"
+                f"the chat template writes nothing in front of {role} turns to find them again by{TEMPLATE_REMEDY}"
             )
     tool = _gap(tokenizer, ["user", "assistant", "tool"], 2, required=False)
     if tool and _without(tool, closing):
@@ -58,13 +60,15 @@ def _gap(tokenizer: Any, roles: list[str], number: int, *, required: bool = True
             text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
         except Exception as error:
             if required:
-                raise UpgradeError(f"the chat template refuses a plain conversation: {error}") from error
+                raise UpgradeError(
+                    f"the chat template refuses a plain conversation ({error}){TEMPLATE_REMEDY}"
+                ) from error
             return None
         before = text.find(contents[number - 1])
         after = text.find(contents[number]) if number < len(roles) else len(text)
         if before < 0 or after < 0:
             if required:
-                raise UpgradeError("the chat template does not keep the text of every turn")
+                raise UpgradeError(f"the chat template does not keep the text of every turn{TEMPLATE_REMEDY}")
             return None
         start = before + len(contents[number - 1])
         runs.append([token for token, (a, b) in _tokens(tokenizer, text) if start <= a and b <= after])
@@ -74,7 +78,9 @@ def _gap(tokenizer: Any, roles: list[str], number: int, *, required: bool = True
 def _tokens(tokenizer: Any, text: str) -> list[tuple[int, tuple[int, int]]]:
     """Token ids of a text with their [start, end) characters."""
     if not getattr(tokenizer, "is_fast", False):
-        raise UpgradeError("the tokenizer cannot tell which characters a token covers; a fast tokenizer is needed")
+        raise UpgradeError(
+            "the tokenizer cannot tell which characters a token covers; give the checkpoint a fast one (tokenizer.json)"
+        )
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     return list(zip(encoded["input_ids"], encoded["offset_mapping"], strict=True))
 
@@ -114,8 +120,12 @@ def _check(tokenizer: Any, found: TurnFormat) -> None:
     ids = render(tokenizer, messages)
     told = [turn for turn in found.turns(ids) if turn.role != "system"]
     if [turn.role for turn in told] != roles:
-        raise UpgradeError(f"the chat template's turns read back as {[turn.role for turn in told]}, not {roles}")
+        raise UpgradeError(
+            f"the chat template's turns read back as {[turn.role for turn in told]}, not {roles}{TEMPLATE_REMEDY}"
+        )
     for turn, content in zip(told, contents, strict=True):
         text = tokenizer.decode(ids[turn.content_start : turn.closing_start])
         if text.strip() != content:
-            raise UpgradeError(f"the chat template's {turn.role} turn reads back as {text!r}, not {content!r}")
+            raise UpgradeError(
+                f"the chat template's {turn.role} turn reads back as {text!r}, not {content!r}{TEMPLATE_REMEDY}"
+            )

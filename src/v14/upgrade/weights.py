@@ -42,7 +42,7 @@ def _indexed(index: Path) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UpgradeError(f"{index} does not read ({error!r}); download it again") from error
     if outside:
-        raise UpgradeError(f"{index} names {outside[0]!r}, which is no file beside it")
+        raise UpgradeError(f"{index} names {outside[0]!r}, which is no file beside it; download it again")
     return names
 
 

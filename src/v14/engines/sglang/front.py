@@ -72,7 +72,10 @@ class Front:
             raise
         if reason == "session" and self.namespaces.policy != "open":
             # SGLang continues a session for whoever names it.
-            raise RefusedError("sessions are not served where namespaces are kept apart by key or proxy", 403)
+            raise RefusedError(
+                "sessions are not served where namespaces are kept apart by key or proxy; ask without session_params",
+                403,
+            )
         return access
 
     def _unserved(self, obj: Any) -> str:

@@ -217,7 +217,9 @@ class SharedCatalog:
 
     def _move(self, connection: Plain, rows: Sequence[Row], was: Mapping[Key, str]) -> None:
         if connection is not self._erasing_on:
-            raise StoreUnavailableError("nothing was rewritten: the connection to the catalog was lost")
+            raise StoreUnavailableError(
+                "nothing was rewritten: the connection to the catalog was lost; it is tried again"
+            )
         names = ("segment", "dtype", "shape", "digests", "engram", "codec", "token_ids", "chat_id")
         move = sql.SQL("UPDATE events SET ({}) = ({}) WHERE namespace = %s AND id = %s AND segment = %s").format(
             _columns(names), sql.SQL(", ").join([sql.Placeholder()] * len(names))
@@ -228,7 +230,7 @@ class SharedCatalog:
             for row in rows:
                 cursor.execute(move, (*(getattr(row, name) for name in names), *row.key, was[row.key]))
                 if cursor.rowcount != 1:
-                    raise StoreError(f"event {row.id} was moved meanwhile")
+                    raise StoreError(f"event {row.id} was moved meanwhile; it is tried again")
             _doom_unnamed(connection)
 
     @contextmanager

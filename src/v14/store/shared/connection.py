@@ -74,9 +74,11 @@ class Wire:
                     return work(self._opened())
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 self._drop()
-                raise StoreUnavailableError(f"the catalog does not answer: {_line(error)}") from error
+                raise StoreUnavailableError(
+                    f"the catalog does not answer: {_line(error)}; it is asked again soon"
+                ) from error
             except psycopg.Error as error:
-                raise StoreError(f"the catalog refuses: {_line(error)}") from error
+                raise StoreError(f"the catalog refuses: {_line(error)}; check the rights of its user") from error
 
     def close(self) -> None:
         """Close the connection; further calls raise `StoreError`."""

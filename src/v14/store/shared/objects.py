@@ -165,7 +165,9 @@ class ObjectBlobs:
             yield
         except (BaseError, OSError) as error:
             line = str(error).split("\n\nDebug source")[0]
-            raise StoreUnavailableError(f"{self.where(name)} is not to be had: {' '.join(line.split())}") from error
+            raise StoreUnavailableError(
+                f"{self.where(name)} is not to be had: {' '.join(line.split())}; it is asked again later"
+            ) from error
 
 
 def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from v14.home import SharedHome
 from v14.store.core import BATCH_BYTES, MAX_FAILED_BYTES, RETRY_S, CoreStore
 from v14.store.foundation import open_vault
 from v14.store.keeping import KEEP_EVERYTHING, Keeping
-from v14.store.layout import SEGMENT_SUFFIX
+from v14.store.layout import HOME_VARIABLE, SEGMENT_SUFFIX
 from v14.store.seal import MasterKey
 from v14.store.segments import Segments
 from v14.store.shared import objects
@@ -79,7 +79,8 @@ class SharedStore(CoreStore):
         except (psycopg.Error, ValueError) as error:
             if isinstance(error, StoreError):
                 raise
-            raise StoreError(f"the shared store {home} cannot be opened: {' '.join(str(error).split())}") from error
+            why = " ".join(str(error).split())
+            raise StoreError(f"the shared store {home} cannot be opened: {why}. Check {HOME_VARIABLE}.") from error
         latest = Latest()
         reader = Wire(lambda: connect(home.conninfo, schema), may_open=lambda: not latest.is_cut_off)
         writer = Wire(lambda: connect(home.conninfo, schema))
@@ -90,7 +91,7 @@ class SharedStore(CoreStore):
             segments.claim(identity)
         except StoreUnavailableError as error:
             catalog.close()
-            raise StoreError(f"the shared store {home} cannot be opened: {error}") from error
+            raise StoreError(f"the shared store {home} cannot be opened: {error}. Check {HOME_VARIABLE}.") from error
         except BaseException:
             catalog.close()
             raise

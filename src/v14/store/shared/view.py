@@ -8,6 +8,7 @@ from psycopg import IsolationLevel, sql
 
 from v14.errors import StoreError
 from v14.home import SharedHome
+from v14.store.layout import HOME_VARIABLE
 from v14.store.seal import MasterKey
 from v14.store.shared.catalog import stored_keys
 from v14.store.shared.connection import Plain, connect
@@ -77,4 +78,5 @@ def _reading(home: SharedHome) -> Iterator[Plain]:
             with connection.transaction():
                 yield connection
     except psycopg.Error as error:
-        raise StoreError(f"the shared store {home} cannot be read: {' '.join(str(error).split())}") from error
+        why = " ".join(str(error).split())
+        raise StoreError(f"the shared store {home} cannot be read: {why}. Check {HOME_VARIABLE}.") from error
