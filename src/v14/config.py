@@ -46,6 +46,7 @@ class Options(BaseModel):
     recall_floor: float = Field(description="lowest vote that recalls an event")
     recall_ratio: float = Field(0.5, ge=0, le=1, description="lowest vote as a share of the request's best one")
     recall_max_events: int = Field(3, ge=1, description="most events recalled for one request")
+    recall_max_linked: int = Field(2, ge=0, description="most events recalled because others lead to them; 0 for none")
     recall_budget_tokens: int = Field(512, ge=1, description="most tokens recalled for one request")
     reinstate: Literal["kv", "reread", "auto"] = Field(
         "kv", description="place the stored trace, read its tokens again, or whichever was measured to cost less"

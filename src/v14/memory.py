@@ -213,8 +213,8 @@ class Session:
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
         with self.clock.measure("choose"):
-            sameness = reach.overlap(token_ids[layout.new_start :]).sameness
-            plan = make_plan(candidates, reach.lookup, options, token_ids, budget, order=reach.order, sameness=sameness)
+            overlap = reach.overlap(token_ids[layout.new_start :])
+            plan = make_plan(candidates, reach.lookup, options, token_ids, budget, order=reach.order, overlap=overlap)
         for namespace in {event.namespace for event in plan.events}:
             ids = [event.id for event in plan.events if event.namespace == namespace]
             self.memory.store.touch(namespace, ids, time.time())

@@ -213,10 +213,11 @@ class Plan:
     """The events to reinstate for one request, in the order of the span, with the votes behind the decision.
 
     `votes` are the best votes of the namespace, strongest first, recalled or not; `reason` says in words why
-    the plan is what it is.
+    the plan is what it is, `why` of each event why it is there.
     """
 
     events: tuple[Event, ...] = ()
+    why: tuple[str, ...] = ()
     votes: tuple[Vote, ...] = ()
     reason: str = ""
 

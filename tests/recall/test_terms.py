@@ -18,28 +18,45 @@ def terms_of(**bodies):
     return terms
 
 
-def test_what_all_have_weighs_next_to_nothing_and_what_one_has_most():
-    overlap = Overlap([terms_of(a=(10,), b=(11,), c=(11,))], ())
-    assert overlap.rarity(1) == pytest.approx(math.log(4 / 3) ** 2)
-    assert overlap.rarity(10) == overlap.rarity(99) == pytest.approx(math.log(4) ** 2)
-    assert overlap.rarity(11) == pytest.approx(math.log(2) ** 2)
+def test_what_all_have_weighs_nothing_and_what_two_have_is_the_unit():
+    overlap = Overlap([terms_of(a=(10,), b=(11,), c=(11,), d=(12,))], ())
+    assert overlap.rarity(1) == 0.0
+    assert overlap.rarity(11) == pytest.approx(1.0)
+    assert overlap.rarity(10) == overlap.rarity(99) == pytest.approx((math.log(4) / math.log(2)) ** 2)
+
+
+def test_of_two_events_nothing_is_rare():
+    overlap = Overlap([terms_of(a=(10,), b=(11,))], (10,))
+    assert overlap.rarity(10) == 0.0
+    assert overlap.sameness("a", "b") == 0.0
+    assert Overlap([terms_of(a=(10,), b=(10, 11))], (*TEMPLATE, 10)).sameness("a", "b") == 1.0
+    assert overlap.led_to("a") == {}
+    assert Overlap((), ()).asked("nobody") == 0.0
 
 
 def test_statements_about_one_thing_are_the_same_and_about_another_of_its_kind_are_not():
     """10, 11: what is asked of things of this kind; 20, 21: the things; 30 and on: values."""
     others = {f"other{n}": (10, 11, 22 + n, 33 + n) for n in range(4)}
-    overlap = Overlap(
-        [terms_of(old=(10, 11, 20, 30), new=(50, 10, 11, 20, 31), sibling=(10, 11, 21, 32), **others)], ()
-    )
-    assert overlap.sameness("old", "new") == 1.0, "nothing was asked: nothing tells them apart"
-    asked = Overlap(overlap._terms, (*TEMPLATE, 10, 11, 20))
+    terms = terms_of(old=(10, 11, 20, 30), new=(50, 10, 11, 20, 31), sibling=(10, 11, 21, 32), **others)
+    assert Overlap([terms], (70,)).sameness("old", "new") == 0.0, "nothing of it was asked"
+    asked = Overlap([terms], (*TEMPLATE, 10, 11, 20))
     assert asked.sameness("old", "new") == 1.0
     assert asked.sameness("old", "sibling") < 0.2
 
 
+def test_an_event_leads_on_by_what_is_rare_and_not_asked_for():
+    """The server (20) is called 40; 40 is in rack 30; others are called something, and something is in their racks."""
+    others = {f"other{n}": (10, 11, 50 + n) for n in range(8)}
+    terms = terms_of(called=(20, 10, 40, 41), rack=(40, 41, 11, 30), server=(20, 12, 60), **others)
+    overlap = Overlap([terms], (*TEMPLATE, 20, 11))
+    assert overlap.led_to("called") == {"rack": pytest.approx(2.0)}
+    assert Overlap([terms], (*TEMPLATE, 11)).led_to("called").keys() == {"rack", "server"}
+
+
 def test_spaces_are_counted_together():
-    overlap = Overlap([terms_of(a=(10,)), terms_of(b=(10,), c=(12,))], ())
-    assert overlap.rarity(10) == pytest.approx(math.log(4 / 2) ** 2)
+    overlap = Overlap([terms_of(a=(10,)), terms_of(b=(10,), c=(12,), d=(13,))], ())
+    assert overlap.rarity(10) == pytest.approx(1.0)
+    assert overlap.led_to("a").keys() == {"b"}
     assert overlap.tokens("c") == {1, 2, 12}
     assert overlap.tokens("nobody") == frozenset()
 

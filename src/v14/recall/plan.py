@@ -1,14 +1,27 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
+import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 from v14.config import Options
+from v14.recall.associations import Lead, leads, strength
 from v14.recall.order import span_order
+from v14.recall.terms import Overlap
 from v14.types import Event, Plan, Vote
 
 TRACED_VOTES = 8
 """How many of the best votes a plan keeps for the trace."""
+
+MAX_WEIGHED = 64
+"""How many of the votes above the floor are weighed against each other."""
+
+LINKED_RATIO = 0.9
+
+WEAK = 0.6
+"""Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
+"""Least strength of an event that others lead to, as a share of the best one found."""
 
 
 def make_plan(
@@ -19,58 +32,134 @@ def make_plan(
     budget_tokens: int,
     *,
     order: Callable[[str], int] = lambda event_id: 0,
-    sameness: Callable[[str, str], float] = lambda one, other: 0.0,
+    overlap: Overlap | None = None,
 ) -> Plan:
     """Choose the events to recall.
 
     ranked: votes of the namespace, strongest first (`Index.votes`). lookup: events by id; a `KeyError` means that one
-    was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`). sameness:
-    how far two events answer the same question (`Overlap.sameness`).
+    was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`). overlap: what
+    events share with each other and with the question; without it votes decide alone.
 
-    An event is recalled when its vote reaches `recall_floor` and, as a share of the best vote that can be recalled,
-    `recall_ratio`; at most `recall_max_events` and `budget_tokens` tokens. What the prompt holds already is not
-    recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the longest, or
-    newest, is.
+    Nothing is recalled unless the vote of an event that can be reaches `recall_floor`. Then it is every event whose
+    strength (`associations.strength`) reaches it, too, and, as a share of the best one, `recall_ratio`; at most
+    `recall_max_events`, and `recall_max_linked` that these lead to, within `budget_tokens` tokens. What the prompt
+    holds already is not recalled, and of events that say the same (equal bodies, or one the beginning of the other)
+    only the longest, or newest, is.
 
-    `span_order` says in which order they stand.
+    `span_order` says in which order they stand; what was led to stands in front.
     """
-    prompt = _packed(prompt_token_ids)
+    overlap = overlap or Overlap((), ())
+    unit = options.recall_floor if options.recall_floor > 0 else 1.0
+    can = _Can(lookup, _packed(prompt_token_ids))
+    floor = options.recall_floor
+    above = list(takewhile(lambda vote: vote.value >= min(floor, WEAK * unit), ranked))[:MAX_WEIGHED]
+    weighed = [
+        (value, vote.value, event)
+        for vote in above
+        if (value := strength(vote.value, vote.event_id, overlap, unit)) >= floor
+        and (event := can.recall(vote.event_id)) is not None
+    ]
+    weighed.sort(key=lambda each: -each[0])
+    if all(vote < floor for _, vote, _ in weighed):
+        weighed = []
+    num_in_prompt = can.num_in_prompt
+    bar = options.recall_ratio * weighed[0][0] if weighed and options.recall_ratio > 0 < weighed[0][0] else -math.inf
     candidates: list[Event] = []
-    bar = options.recall_floor
-    found_best = False
-    num_above, num_in_prompt = 0, 0
-    for vote in ranked:
-        if vote.value < bar:
-            break
-        try:
-            (event,) = lookup([vote.event_id])
-        except KeyError:
-            continue
-        num_above += 1
-        if _contains(prompt, _packed(event.body)):
-            num_in_prompt += 1
-            continue
-        if not found_best and options.recall_ratio > 0 < vote.value:
-            bar = max(bar, options.recall_ratio * vote.value)
-        found_best = True
-        _merge(candidates, event)
+    num_above = 0
+    for value, _, event in weighed:
+        if value >= bar:
+            num_above += 1
+            _merge(candidates, event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
+    strengths = {event.id: value for value, _, event in weighed}
+    found = {event.id: strengths[event.id] for event in chosen}
+    votes = {vote.event_id: vote.value for vote in ranked} if chosen and options.recall_max_linked else {}
+    linked = _linked(chosen, found, votes, can, overlap, unit, options.recall_max_linked, budget_tokens)
+    why = {vote.event_id: f"vote {vote.value:.3f}" for vote in above}
+    for lead in linked:
+        why[lead.event_id] = f"linked with {lead.source[:15]}, which shares {lead.shared:.2f} with it"
+    events = span_order(chosen, order, overlap.sameness)
     return Plan(
-        events=tuple(span_order(chosen, order, sameness)),
+        events=tuple(events),
+        why=tuple(why[event.id] for event in events),
         votes=tuple(ranked[:TRACED_VOTES]),
-        reason=_reason(ranked, options, num_above, num_in_prompt, len(candidates), len(chosen), budget_tokens),
+        reason=_reason(
+            ranked,
+            options,
+            num_above + num_in_prompt,
+            num_in_prompt,
+            len(candidates),
+            len(found),
+            len(linked),
+            budget_tokens,
+        ),
     )
+
+
+class _Can:
+    """Which events can be recalled: those that are still there, and not in the prompt already."""
+
+    def __init__(self, lookup: Callable[[Sequence[str]], Sequence[Event]], prompt: bytes) -> None:
+        self._lookup = lookup
+        self._prompt = prompt
+        self.num_in_prompt = 0
+
+    def recall(self, event_id: str) -> Event | None:
+        """The event, None where it cannot be recalled."""
+        try:
+            (event,) = self._lookup([event_id])
+        except KeyError:
+            return None
+        if _contains(self._prompt, _packed(event.body)):
+            self.num_in_prompt += 1
+            return None
+        return event
+
+
+def _linked(
+    chosen: list[Event],
+    found: dict[str, float],
+    votes: Mapping[str, float],
+    can: _Can,
+    overlap: Overlap,
+    unit: float,
+    num: int,
+    budget_tokens: int,
+) -> list[Lead]:
+    """Add to `chosen`, behind what is there, up to `num` events that it leads to, and that these lead to in turn."""
+    taken: list[Lead] = []
+    passed: set[str] = set()
+    strengths = dict(found)
+    bar = LINKED_RATIO * max(found.values(), default=0.0)
+    left = budget_tokens - sum(event.num_tokens for event in chosen)
+    while len(taken) < num:
+        lead = next(iter(leads(strengths, votes, passed, overlap, unit)), None)
+        if lead is None or lead.strength < bar:
+            break
+        passed.add(lead.event_id)
+        event = can.recall(lead.event_id)
+        if event is None or event.num_tokens > left or any(_says_the_same(event, other) for other in chosen):
+            continue
+        left -= event.num_tokens
+        strengths[event.id] = lead.strength
+        chosen.append(event)
+        taken.append(lead)
+    return taken
 
 
 def _merge(candidates: list[Event], event: Event) -> None:
     """Append the event unless one says the same; of two that do, the longer, then the newer keeps the place."""
     for place, other in enumerate(candidates):
-        shorter, longer = sorted((event.body, other.body), key=len)
-        if longer[: len(shorter)] == shorter:
+        if _says_the_same(event, other):
             if (len(event.body), event.said_at) > (len(other.body), other.said_at):
                 candidates[place] = event
             return
     candidates.append(event)
+
+
+def _says_the_same(one: Event, other: Event) -> bool:
+    shorter, longer = sorted((one.body, other.body), key=len)
+    return longer[: len(shorter)] == shorter
 
 
 def _within(candidates: Sequence[Event], max_events: int, budget_tokens: int) -> list[Event]:
@@ -103,6 +192,7 @@ def _reason(
     num_in_prompt: int,
     num_candidates: int,
     num_chosen: int,
+    num_linked: int,
     budget_tokens: int,
 ) -> str:
     if not ranked:
@@ -118,4 +208,6 @@ def _reason(
     if num_candidates > num_chosen:
         limit = f"{options.recall_max_events} events and {budget_tokens} tokens"
         parts.append(f"{num_candidates - num_chosen} over the limit of {limit}")
+    if num_linked:
+        parts.append(f"{num_linked} more that these lead to")
     return "; ".join(parts)

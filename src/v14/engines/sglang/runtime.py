@@ -228,6 +228,7 @@ class Runtime:
         placements = reading.session.placed(reading.layout, plan)
         spanned = reading.session.sequence(reading.token_ids, placements).token_ids
         votes = {vote.event_id: vote.value for vote in plan.votes}
+        why = dict(zip((event.id for event in plan.events), plan.why, strict=False))
         return {
             "id": reading.session.account.request_id,
             "span_tokens": len(spanned) - len(reading.token_ids),
@@ -240,6 +241,7 @@ class Runtime:
                     "said_at": event.said_at,
                     "num_tokens": event.num_tokens,
                     "vote": votes.get(event.id),
+                    "why": why.get(event.id),
                     "text": self.scheduler.tokenizer.decode(list(event.token_ids)),
                 }
                 for event in plan.events

@@ -1,0 +1,102 @@
+"""Plans that follow associations: two and three steps, what is not led to, what shared words of a question decide."""
+
+import pytest
+
+from v14.config import Options
+from v14.recall.associations import MOST, leads
+from v14.recall.plan import make_plan
+from v14.recall.terms import Overlap, Terms
+from v14.types import Event, Vote
+
+OPTIONS = Options(recall_floor=1.0, recall_ratio=0.5, recall_max_events=3, recall_budget_tokens=100)
+TEMPLATE = (1, 2)
+QUESTION = (*TEMPLATE, 20, 11)
+
+
+class World:
+    """Events by name with their votes; eight others that share what is common."""
+
+    def __init__(self, **told):
+        """`told`: body and vote of each event, in the order they were said."""
+        told |= {f"other{n}": ((10, 11, 50 + n), 0.1) for n in range(8)}
+        self.votes, self.events, self.names, self.terms = [], {}, {}, Terms()
+        for at, (name, (body, vote)) in enumerate(told.items()):
+            event = Event(namespace="n", chat_id=name, role="user", said_at=float(at), token_ids=(*TEMPLATE, *body))
+            self.events[event.id], self.names[event.id] = event, name
+            self.votes.append(Vote(event_id=event.id, value=vote))
+            self.terms.add(event.id, event.body)
+
+    def plan(self, options=OPTIONS, prompt=QUESTION, budget=100):
+        ranked = sorted(self.votes, key=lambda vote: -vote.value)
+        overlap = Overlap([self.terms], prompt)
+        return make_plan(
+            ranked,
+            lambda ids: [self.events[id] for id in ids],
+            options,
+            prompt,
+            budget,
+            order=list(self.events).index,
+            overlap=overlap,
+        )
+
+    def recalled(self, **given):
+        return [self.names[event.id] for event in self.plan(**given).events]
+
+
+CALLED = ((20, 10, 40, 41), 1.5)
+RACK = ((40, 41, 11, 30), 0.3)
+
+
+def test_two_steps_and_three():
+    assert World(rack=RACK, called=CALLED).recalled() == ["rack", "called"]
+    world = World(rack=((40, 41, 11, 30, 33), 0.3), key=((30, 33, 12, 31), 0.4), called=CALLED)
+    assert set(world.recalled()) == {"rack", "key", "called"}
+    assert world.recalled()[-1] == "called"
+
+
+def test_the_plan_says_what_each_event_is_there_for():
+    plan = World(rack=RACK, called=CALLED).plan()
+    assert plan.why[1] == "vote 1.500"
+    assert plan.why[0].startswith("linked with " + plan.events[1].id[:15])
+    assert "1 more that these lead to" in plan.reason
+
+
+def test_nothing_found_leads_nowhere():
+    world = World(rack=RACK, called=((20, 10, 40, 41), 0.9))
+    assert world.recalled() == [], "what it shares with the question does not recall by itself"
+
+
+def test_links_can_be_turned_off_and_keep_to_the_budget():
+    world = World(rack=RACK, called=CALLED)
+    assert world.recalled(options=OPTIONS.model_copy(update={"recall_max_linked": 0})) == ["called"]
+    assert world.recalled(budget=11) == ["called"]
+    assert world.recalled(budget=12) == ["rack", "called"]
+
+
+def test_what_stands_in_the_prompt_or_is_gone_is_not_led_to():
+    world = World(rack=RACK, called=CALLED)
+    assert world.recalled(prompt=(*QUESTION, *TEMPLATE, 40, 41, 11, 30)) == ["called"]
+    gone = next(id for id, name in world.names.items() if name == "rack")
+    del world.events[gone]
+    assert world.recalled() == ["called"]
+
+
+def test_shared_words_of_the_question_decide_between_votes_that_are_close():
+    """20 and 21 are what was asked about; the sibling shares the words for the kind only."""
+    world = World(sibling=((22, 23, 10, 34), 1.3), right=((20, 21, 10, 35), 1.2))
+    assert world.recalled(prompt=(*TEMPLATE, 20, 21, 10))[-1] == "right"
+    weak = World(sibling=((22, 23, 10, 34), 1.3), right=((20, 21, 10, 35), 0.7))
+    assert weak.recalled(prompt=(*TEMPLATE, 20, 21, 10))[-1] == "right", "something else passed the floor"
+
+
+def test_a_weaker_source_passes_on_less():
+    terms = Terms()
+    for name, body in {"a": (40,), "b": (41,), "c": (40,), "d": (41,), "e": (9,), "f": (8,)}.items():
+        terms.add(name, body)
+    overlap = Overlap([terms], ())
+    found = leads({"a": 2.0, "b": 1.0}, {"c": 0.0, "d": 0.0}, (), overlap, 1.0)
+    assert [(lead.event_id, lead.source) for lead in found] == [("c", "a"), ("d", "b")]
+    assert found[0].strength == pytest.approx(1.0)
+    assert found[1].strength == pytest.approx(0.5)
+    assert found[0].strength <= MOST
+    assert leads({"a": 2.0}, {"c": 0.0}, {"c"}, overlap, 1.0) == []
