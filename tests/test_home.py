@@ -50,3 +50,9 @@ def test_directories_stay_directories() -> None:
 def test_what_cannot_work_is_refused_by_name(url: str, words: str) -> None:
     with pytest.raises(OptionError, match=f"SGLANG_V14_MEMORY_HOME: .*{words}"):
         Switches.read({"SGLANG_V14_MEMORY_HOME": url})
+
+
+def test_messages_about_it_hide_the_password() -> None:
+    home = SharedHome.parse("postgresql://me:s3cr%21t@db/memory?segments=s3://bucket")
+    assert home.hide('bad option in\n"postgresql://me:s3cr%21t@db"') == 'bad option in "postgresql://me:***@db"'
+    assert SharedHome.parse("postgresql://me@db/memory?segments=s3://bucket").hide("a  b") == "a b"

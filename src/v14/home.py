@@ -64,6 +64,12 @@ class SharedHome:
         """URL of the segments."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
+    def hide(self, text: str) -> str:
+        """A message about this home, on one line and without the password."""
+        password = urlsplit(self.conninfo).password
+        line = " ".join(text.split())
+        return line.replace(password, "***") if password else line
+
     def __str__(self) -> str:
         """The URL without its password."""
         parts = urlsplit(self.conninfo)

@@ -1,5 +1,6 @@
 """Several servers on one store: they hear of each other, and neither undoes what the other did."""
 
+import json
 import random
 import signal
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from tests.recall.test_space import GEOMETRY, VOTERS
 from tests.recall.test_space import event as event_of
@@ -21,6 +23,7 @@ from tests.shared_servers import Postgres
 from tests.store.contract.places import Shared
 from tests.store.contract.test_contract import readable, wait_until
 from tests.store.making import WEIGHTS, made, noise, same_bits, same_trace
+from v14.cli import app
 from v14.errors import StoreError, StoreUnavailableError, StoreVersionError
 from v14.recall.space import Spaces
 from v14.store.opening import open_store
@@ -298,3 +301,17 @@ def test_an_index_follows_the_other_server(two: tuple[Any, Any]) -> None:
     own = Spaces(GEOMETRY, VOTERS, one, 1e9, counters).get("home")
     assert set(own.events) == set(spaces.get("home").events)
     assert not counters
+
+
+def test_the_command_line_looks_into_it(shared: Shared, two: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"{shared.home.conninfo}?segments={shared.home.segments}&endpoint={shared.home.endpoint}"
+    monkeypatch.setenv("SGLANG_V14_MEMORY_HOME", url)
+    two[0].put([made(1), made(2, "work")])
+    assert two[0].flush(30)
+    status = json.loads(CliRunner().invoke(app, ["store", "status", "--json"]).stdout)
+    [mine] = [store for store in status if store["weights_id"] == shared.weights_id]
+    assert (mine["num_events"], mine["namespaces"]) == (2, {"home": 1, "work": 1})
+    assert mine["num_bytes"] == two[1].stats().num_bytes > 0
+    listed = json.loads(CliRunner().invoke(app, ["store", "list", "--json", "--namespace", "work"]).stdout)
+    assert made(2, "work")[0].id in {event["id"] for event in listed}
+    assert CliRunner().invoke(app, ["store", "path"]).stdout.startswith("postgresql://v14@127.0.0.1:")

@@ -117,8 +117,11 @@ class Listener:
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         self._caught_up(connection)
         self._pause_s = 0.0
+        waiting = select.poll()  # `select.select` knows no descriptor above 1023, and a server may have more
+        for descriptor in (connection.fileno(), self._wake_reader):
+            waiting.register(descriptor, select.POLLIN)
         while not self._closing.is_set():
-            select.select([connection.fileno(), self._wake_reader], [], [], LIFE_SIGN_S)
+            waiting.poll(1000 * LIFE_SIGN_S)
             # Also reads what was told, and finds out whether the server still lives.
             connection.execute("SELECT 1")
 

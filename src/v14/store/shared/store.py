@@ -79,7 +79,7 @@ class SharedStore(CoreStore):
         except (psycopg.Error, ValueError) as error:
             if isinstance(error, StoreError):
                 raise
-            why = " ".join(str(error).split())
+            why = home.hide(str(error))
             raise StoreError(f"the shared store {home} cannot be opened: {why}. Check {HOME_VARIABLE}.") from error
         latest = Latest()
         reader = Wire(lambda: connect(home.conninfo, schema), may_open=lambda: not latest.is_cut_off)

@@ -78,5 +78,5 @@ def _reading(home: SharedHome) -> Iterator[Plain]:
             with connection.transaction():
                 yield connection
     except psycopg.Error as error:
-        why = " ".join(str(error).split())
+        why = home.hide(str(error))
         raise StoreError(f"the shared store {home} cannot be read: {why}. Check {HOME_VARIABLE}.") from error
