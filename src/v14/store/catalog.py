@@ -5,6 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ MIGRATIONS = (
 CATALOG_VERSION = 1 + len(MIGRATIONS)
 
 COLUMNS = ", ".join(field.name for field in fields(Row))
+VALUES = attrgetter(*(field.name for field in fields(Row)))
+"""A row's values; `dataclasses.astuple` copies each of them, which takes as long as storing them."""
 
 
 class Catalog:
@@ -196,7 +199,7 @@ class Catalog:
             "WHERE namespace = ? AND id = ?"
         )
         with self._writing, self._errors(), self._transaction():
-            self._writer.executemany(insert, (astuple(row) for row in rows))
+            self._writer.executemany(insert, map(VALUES, rows))
             self._writer.executemany(renew, ((r.said_at, r.recalled_at, *key) for key, r in renewals.items()))
             write_links(self._writer, links or {})
 
