@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import Opener
+from tests.store.hard import HARD
 from tests.store.making import made, same_trace
+from v14.errors import StoreError
 from v14.store.directory import DirectoryStore
 from v14.store.layout import Layout
 
@@ -149,6 +151,59 @@ def test_removed_directory(opened: Opener) -> None:
     assert store.stats().num_pending == 2
     store.close()
     assert opened().events("home") == []
+
+
+def test_a_directory_that_comes_back(opened: Opener, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is new waits in memory meanwhile, and nothing is written to, or forgotten in, files that are not there."""
+    store = opened()
+    store.put([made(0), made(1)])
+    assert store.flush(10)
+    away = tmp_path / "away"
+    shutil.copytree(store.path, away)
+    shutil.rmtree(store.path)
+    store.put([made(2)])
+    assert store.flush(10)
+    assert store.stats().num_pending == 1
+    with pytest.raises(StoreError, match="is gone"):
+        store.forget("home", [made(0)[0].id])
+    shutil.copytree(away, store.path)
+    wait_until(lambda: store.stats().num_pending == 0)
+    assert caplog.text.count("is there again") == 1
+    assert readable(store, range(3))
+    assert store.forget("home", [made(0)[0].id]) == 1
+    store.put([made(3)])
+    store.close()
+    assert readable(opened(), range(1, 4))
+
+
+def test_a_slow_disk_keeps_nobody_waiting(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sync takes long; everything but `flush` and `forget` is quick all the same."""
+    store = opened()
+    store.put([made(0)])
+    assert store.flush(10)
+    slow_s = 2.0 if HARD else 0.4
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(slow_s))
+    longest = 0.0
+    for number in range(1, 6):
+        for call in (
+            lambda number=number: store.put([made(number)]),
+            lambda: store.touch("home", [made(0)[0].id], 1.0),
+            lambda number=number: store.trace("home", made(number)[0].id),
+            lambda: store.trace("home", made(0)[0].id),
+            lambda: store.events("home"),
+            store.stats,
+        ):
+            started = time.monotonic()
+            call()
+            longest = max(longest, time.monotonic() - started)
+        time.sleep(slow_s / 4)
+    assert store.stats().num_pending
+    assert longest < slow_s
+    monkeypatch.undo()
+    assert store.flush(30)
+    assert store.stats().num_failed_writes == 0
+    assert readable(store, range(6))
+    print(f"a disk of {slow_s} s a sync: the longest call took {longest:.3f} s")
 
 
 def test_flush_gives_up_in_time(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ class Catalog:
 
     def __init__(self, path: Path, weights_id: str, *, fsync: bool = True) -> None:
         """Open or create. Raises `StoreError` or `StoreVersionError`."""
-        self._path = path
+        self._path, self._weights_id, self._fsync = path, weights_id, fsync
         self._reading, self._writing = threading.Lock(), threading.Lock()
         self._writer, self._reader = _connect(path), _connect(path)
         self._residue = Residue(path)
@@ -64,12 +64,22 @@ class Catalog:
         self._taken: dict[str, int] = {}
         try:
             with self._errors():
-                self._prepare(weights_id, fsync)
+                self._prepare()
         except BaseException:
             self.close()
             raise
 
-    def _prepare(self, weights_id: str, fsync: bool) -> None:
+    def reopen(self) -> None:
+        """Open what is at the path now, which is another file than before. Raises as opening does."""
+        with self._writing, self._reading, self._errors():
+            for connection in (self._reader, self._writer, self._residue):
+                connection.close()
+            self._writer, self._reader = _connect(self._path), _connect(self._path)
+            self._residue = Residue(self._path)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        weights_id, fsync = self._weights_id, self._fsync
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
         (num_tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if num_tables:

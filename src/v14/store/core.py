@@ -102,6 +102,7 @@ class CoreStore(StoreReading):
         keys = [(namespace, event_id) for event_id in ids]
 
         def erase() -> int:
+            self._ready()
             with self._writer.pending() as pending:
                 dropped = pending.forget(set(keys))
             return self._eraser.erase(keys, dropped, action="forget", selection=selection, requested_by=requested_by)
@@ -129,6 +130,7 @@ class CoreStore(StoreReading):
 
     def _commit(self, batch: Batch) -> None:
         """Write a batch: first its traces, whole and under their name, then its rows in one transaction."""
+        self._ready()
         rows: list[Row] = []
         now = self._clock()
 
@@ -145,6 +147,9 @@ class CoreStore(StoreReading):
         self._catalog.commit(rows, batch.renewals, batch.links)
         self._num_committed += bool(rows)
 
+    def _ready(self) -> None:
+        """Called on the writer's thread before the store is changed; raises `StoreError` where it cannot be."""
+
     def _new_name(self) -> str:
         self._num_committed += 1
         return self._name(self._num_committed - 1)
@@ -155,6 +160,7 @@ class CoreStore(StoreReading):
 
     def _tend(self) -> None:
         """On the writer's thread: erase what is over, and finish what forgetting had to leave."""
+        self._ready()
         self._expiry.refresh()
         with self._writer.pending() as pending:
             renewals = dict(pending.renewals)

@@ -33,11 +33,11 @@ class DirectoryStore(CoreStore):
         """Use `open`."""
         self._layout, self._descriptor = layout, descriptor
         self._tender: Tender | None = None
-        first = 1 + max(map(segment_number, catalog.segments()), default=0)
+        self._embedded, self._first = catalog, _next_number(catalog)
         # Until a commit succeeds its segment's name is used again: a transaction that reported an error may still
         # come true at the next start (its log was written, syncing it failed), and then finds its events in there.
         super().__init__(
-            catalog, segments, name=lambda num_committed: segment_name(first + num_committed),
+            catalog, segments, name=lambda num_committed: segment_name(self._first + num_committed),
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
         )  # fmt: skip
@@ -106,6 +106,23 @@ class DirectoryStore(CoreStore):
         if self._tender is not None:
             self._tender.tend()
 
+    def _ready(self) -> None:
+        """A directory that was taken away and is there again (a disk, a copy) is locked and opened again."""
+        try:
+            found, held = os.stat(self._layout.lock), os.fstat(self._descriptor)
+            if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino):
+                return
+            descriptor = self._layout.acquire()
+        except OSError as error:
+            raise StoreError(
+                f"{self._layout.root} is gone ({error}); put it back, or start the server again"
+            ) from error
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        self._embedded.reopen()
+        self._first = max(self._first, _next_number(self._embedded))
+        log.warning("%s was taken away and is there again", self._layout.root)
+
     def _leftovers(self, replaced: set[str]) -> set[str]:
         """Whatever no row names: also what a commit that failed left of an event that awaits its next try."""
         return self._segments.blobs.list().keys() - self._catalog.segments()
@@ -117,3 +134,7 @@ class DirectoryStore(CoreStore):
         super().close()
         os.close(self._descriptor)
         self._descriptor = -1
+
+
+def _next_number(catalog: Catalog) -> int:
+    return 1 + max(map(segment_number, catalog.segments()), default=0)
