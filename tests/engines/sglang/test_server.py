@@ -4,12 +4,14 @@ Random weights recall nothing sensible, so the directory recalls everything that
 says to it is the laws' business.
 """
 
+import re
 import threading
 import time
+import urllib.request
 
 import pytest
 
-from tests.serving import generate, post, serving, stream, stream_and_drop, turn
+from tests.serving import flush_cache, generate, post, serving, stream, stream_and_drop, turn
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile, tiny_v14, turns_of
 from v14.store.view import namespaces_on_disk
 
@@ -26,7 +28,8 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(place):
-    with serving(tiny_v14(FAMILY, place / "model"), place / "memory") as running:
+    switches = {"SGLANG_V14_PROFILE": "1", "SGLANG_V14_TRACE": "1"}
+    with serving(tiny_v14(FAMILY, place / "model"), place / "memory", "--enable-metrics", **switches) as running:
         yield running
 
 
@@ -215,6 +218,40 @@ def test_long_prompts_are_read_in_chunks(server, checkpoint):
     generate(server, told, namespace="mia", num_tokens=2)
     asked = turn(checkpoint, "system", CHECKPOINT_HEAD, seed=1) + turn(checkpoint, "user", 1200, seed=8) + opening
     assert len(recalled(generate(server, asked, namespace="mia", mode="read"))) >= 12
+
+
+def scraped(server):
+    with urllib.request.urlopen(server.url + "/metrics", timeout=30) as reply:
+        return reply.read().decode()
+
+
+def test_metrics_stand_beside_sglangs_own_and_name_nobody(server, prompts):
+    generate(server, prompts(140), namespace="nora-whose-name-is-hers")
+    assert recalled(generate(server, prompts(141), namespace="nora-whose-name-is-hers", mode="read"))
+    assert post(server, "/v1/completions", {"prompt": "x", "max_tokens": 1}, X_V14_Memory="perhaps")["status"] == 400
+    wanted = ('v14_plans_total{.*result="recalling"', "v14_events{", 'v14_seconds_bucket{.*part="probe"')
+    refused = 'v14_requests_refused_total{.*status="400"'
+    deadline = time.monotonic() + 30
+    while not all(re.search(f"^{name}.*}} [1-9]", scraped(server), re.MULTILINE) for name in (*wanted, refused)):
+        assert time.monotonic() < deadline, [line for line in scraped(server).splitlines() if line.startswith("v14_")]
+        time.sleep(0.5)
+    text = scraped(server)
+    assert "sglang:" in text
+    assert "nora" not in text
+
+
+def test_the_log_says_what_was_decided_and_where_the_time_went(server, prompts):
+    generate(server, prompts(142), namespace="otto")
+    # What was just told stands in the prefix cache where its span will stand, and would be found there.
+    flush_cache(server)
+    report = generate(server, prompts(143), namespace="otto", mode="read")["meta_info"]["v14"]
+    assert recalled({"meta_info": {"v14": report}})
+    log = server.log.read_text()
+    (decision,) = re.findall(rf"trace request={report['id']} namespace='otto' .*", log)
+    assert all(f"{event['id']}={event['vote']:.3f}" in decision for event in report["recalled"])
+    assert re.search(rf"trace request={report['id']} span position=\d+ tokens=\d+ way=kv events=", log)
+    (spent,) = re.findall(rf"profile request={report['id']} (.*)", log)
+    assert {"wait_ms", "vote_ms", "probe_ms", "fetch_ms", "place_ms"} <= {part.split("=")[0] for part in spent.split()}
 
 
 def test_nothing_of_all_this_left_a_traceback(server):
