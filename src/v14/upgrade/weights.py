@@ -1,9 +1,10 @@
-"""Which files hold a checkpoint's weights, and an id that names them.
+"""Which files hold a checkpoint's weights, and an id that names them and the tokenizer.
 
-The id binds a store to the weights that made its traces. It is SHA-256 over, for every weight file in order of name:
-the name, the size, the safetensors header (names, dtypes, shapes and places of all tensors) and 64 samples of 4 KiB
-spread evenly over the rest. So it takes milliseconds at any size, and two checkpoints that differ in any training step
-differ in it. It is no protection against somebody who forges weights.
+The id binds a store to the weights that made its traces and to the tokens that its events are. It is SHA-256 over, for
+every weight file in order of name: the name, the size, the safetensors header (names, dtypes, shapes and places of all
+tensors) and 64 samples of 4 KiB spread evenly over the rest. So it takes milliseconds at any size, and two checkpoints
+that differ in any training step differ in it. Behind them come name and content of every file that says which text a
+token is. It is no protection against somebody who forges weights.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from v14.types import ID_PREFIX
 
 NUM_SAMPLES = 64
 SAMPLE_BYTES = 4096
+TOKENIZER_FILES = ("added_tokens.json", "merges.txt", "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 INDEX = "model.safetensors.index.json"
 
 
@@ -47,7 +49,7 @@ def _indexed(index: Path) -> list[str]:
 
 
 def weights_id(checkpoint: Path) -> str:
-    """The id of a checkpoint's weights, `sha256:…`."""
+    """The id of a checkpoint's weights and tokenizer, `sha256:…`. Raises `UpgradeError`."""
     digest = hashlib.sha256()
     for file in weight_files(checkpoint):
         size = file.stat().st_size
@@ -62,4 +64,8 @@ def weights_id(checkpoint: Path) -> str:
             for sample in range(NUM_SAMPLES):
                 source.seek(first + (size - first) * sample // NUM_SAMPLES)
                 digest.update(source.read(SAMPLE_BYTES))
+    for file in (checkpoint / name for name in TOKENIZER_FILES):
+        if file.is_file():
+            content = file.read_bytes()
+            digest.update(file.name.encode() + b"\0" + struct.pack("<Q", len(content)) + content)
     return ID_PREFIX + digest.hexdigest()

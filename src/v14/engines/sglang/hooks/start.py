@@ -10,7 +10,7 @@ from v14.engines.sglang import runtime, seams, server_args
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.recurrent import refused_states
 from v14.errors import V14Error
-from v14.memory import Memory
+from v14.memory import Memory, check_store
 from v14.namespaces import Namespaces
 
 logger = logging.getLogger("v14")
@@ -36,8 +36,9 @@ def refuse_unserved(result: Any, args: Any) -> Any:
     """After SGLang has checked its own arguments, before any process is started."""
     if Switches.read().memory and is_v14_directory(args.model_path):
         try:
-            load_profile(args.model_path)
+            profile = load_profile(args.model_path)
             Namespaces.open(Switches.read())
+            check_store(Switches.read(), profile.weights_id)
         except V14Error as error:
             raise SystemExit(f"sglang-v14: {error}") from error
         refuse([*missing_hooks(), *server_args.refusals(args)])
