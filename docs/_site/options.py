@@ -128,7 +128,7 @@ def values(annotation: Any, constraints: Any) -> str:
     if annotation is bool:
         return "`true`, `false`"
     bounds = [
-        f"{sign} {getattr(limit, attribute)}" for limit in constraints for sign, attribute in [BOUNDS[type(limit)]]
+        f"{sign}\u00a0{getattr(limit, attribute)}" for limit in constraints for sign, attribute in [BOUNDS[type(limit)]]
     ]
     words = {
         int: "integer",
