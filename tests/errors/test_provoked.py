@@ -53,10 +53,11 @@ from v14.store.master import parse_key
 from v14.store.opening import missing_extra
 from v14.store.residue import Residue
 from v14.store.rotate import rotate
-from v14.store.shared.catalog import SharedCatalog, _hold
+from v14.store.shared.catalog import SharedCatalog
 from v14.store.shared.connection import Wire
 from v14.store.shared.listener import Latest
 from v14.store.shared.pause import Pause
+from v14.store.shared.statements import hold
 from v14.store.vault import Vault
 from v14.store.view import event_view
 from v14.upgrade.directory import _link
@@ -331,7 +332,7 @@ def test_a_shared_catalog_that_refuses():
         catalog.move([row], was={row.key: "0"})
     connection.execute.return_value.rowcount = 0
     with pytest.raises(StoreError, match="has been collected; it is written again"):
-        _hold(connection, {"1"})
+        hold(connection, {"1"})
 
     def refused(connection):
         raise psycopg.errors.InsufficientPrivilege("permission denied for table events")

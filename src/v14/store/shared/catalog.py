@@ -3,7 +3,6 @@
 Who puts an event that another writer put first adds its times and nothing else: the first trace stays.
 """
 
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, fields
@@ -21,12 +20,25 @@ from v14.store.policies import Policy
 from v14.store.row import Row
 from v14.store.shared.connection import Plain, Wire
 from v14.store.shared.listener import Latest, payload
+from v14.store.shared.statements import (
+    COLUMNS,
+    KEYS,
+    NAMES,
+    asked,
+    columns,
+    cut_links,
+    doom_unnamed,
+    hold,
+    insert,
+    next_number,
+    rename_chats,
+    select_rows,
+    stored_keys,
+    write_links,
+)  # fmt: skip
 from v14.store.vault import StoreKey
 
 LOCK, UNLOCK = (f"SELECT pg_advisory_{word}(hashtextextended(%s, 15))".encode() for word in ("lock", "unlock"))
-NAMES = [field.name for field in fields(Row)]
-COLUMNS = sql.SQL(", ").join(map(sql.Identifier, NAMES))
-KEYS = sql.SQL("SELECT * FROM unnest(%(namespaces)s::text[], %(ids)s::text[]) AS asked (namespace, id)")
 
 
 class SharedCatalog:
@@ -53,7 +65,7 @@ class SharedCatalog:
     def known(self, keys: Iterable[Key]) -> set[Key]:
         """Those of `keys` that have a row which is not set aside."""
         query = sql.SQL("SELECT namespace, id FROM events JOIN ({}) AS k USING (namespace, id) WHERE corrupt = 0")
-        return {(namespace, event_id) for namespace, event_id in self._read(query.format(KEYS), _asked(keys))}
+        return {(namespace, event_id) for namespace, event_id in self._read(query.format(KEYS), asked(keys))}
 
     def counts(self, without: Collection[Key]) -> dict[str, tuple[int, int]]:
         """Events and tokens by namespace; rows of the keys `without` are not counted, nor those set aside."""
@@ -61,7 +73,7 @@ class SharedCatalog:
             "SELECT namespace, count(*), sum(num_tokens) FROM events "
             "WHERE corrupt = 0 AND (namespace, id) NOT IN ({}) GROUP BY namespace"
         ).format(KEYS)
-        return {namespace: (events, int(tokens)) for namespace, events, tokens in self._read(query, _asked(without))}
+        return {namespace: (events, int(tokens)) for namespace, events, tokens in self._read(query, asked(without))}
 
     def num_corrupt(self) -> int:
         """Number of events set aside."""
@@ -94,7 +106,7 @@ class SharedCatalog:
 
         def work(connection: Plain) -> None:
             with connection.transaction(), connection.cursor() as cursor:
-                _next_number(connection)
+                next_number(connection)
                 if stored_keys(connection) != list(was):
                     raise StoreError("the keys of the store were changed meanwhile; try again")
                 cursor.execute("DELETE FROM keys")
@@ -105,7 +117,7 @@ class SharedCatalog:
     def audit(self) -> list[Record]:
         """The audit record, oldest first."""
         names = [field.name for field in fields(Record)]
-        query = sql.SQL("SELECT {} FROM audit ORDER BY position").format(_columns(names))
+        query = sql.SQL("SELECT {} FROM audit ORDER BY position").format(columns(names))
         return [Record(**dict(zip(names, values, strict=True))) for values in self._read(query)]
 
     def changes(self, namespace: str, since: int) -> Changed:
@@ -120,7 +132,7 @@ class SharedCatalog:
             # The number first: what is committed between the two statements is then told twice, never not at all.
             ((number,),) = connection.execute("SELECT commits FROM store").fetchall()
             where = "namespace = %s AND corrupt = 0 AND commit_no > %s ORDER BY position"
-            rows = _select(connection, where, (namespace, since))
+            rows = select_rows(connection, where, (namespace, since))
             digest = namespace_digest(namespace)
             taken = connection.execute("SELECT 1 FROM marks WHERE digest = %s AND removed > %s", (digest, since))
             held = None
@@ -148,8 +160,8 @@ class SharedCatalog:
         links: Mapping[LinkKey, LinkChange],
     ) -> None:  # fmt: skip
         with connection.transaction(), connection.cursor() as cursor:
-            number = _next_number(connection)
-            _hold(connection, {row.segment for row in rows})
+            number = next_number(connection)
+            hold(connection, {row.segment for row in rows})
             cursor.executemany(
                 "DELETE FROM events WHERE namespace = %s AND id = %s AND corrupt = 1", [row.key for row in rows]
             )
@@ -164,7 +176,7 @@ class SharedCatalog:
                 "WHERE namespace = %s AND id = %s",
                 [(renewal.said_at, renewal.recalled_at, *key) for key, renewal in renewals.items()],
             )
-            _write_links(connection, links)
+            write_links(connection, links)
             self._tell(connection, number, {row.namespace for row in rows} | {key[0] for key in links})
 
     def forget(self, keys: Collection[Key], moved: Iterable[Row], records: Iterable[Record]) -> None:
@@ -179,22 +191,22 @@ class SharedCatalog:
         if connection is not self._erasing_on:
             raise StoreUnavailableError("nothing was forgotten: the connection to the catalog was lost; forget again")
         with connection.transaction(), connection.cursor() as cursor:
-            number = _next_number(connection)
-            _hold(connection, {row.segment for row in moved if not row.corrupt})
+            number = next_number(connection)
+            hold(connection, {row.segment for row in moved if not row.corrupt})
             query = sql.SQL(
                 "DELETE FROM events USING ({}) AS k WHERE (events.namespace, events.id) = (k.namespace, k.id)"
             )
-            connection.execute(query.format(KEYS), _asked(keys))
-            _cut_links(connection, keys)
+            connection.execute(query.format(KEYS), asked(keys))
+            cut_links(connection, keys)
             for row in moved:
                 cursor.execute(
                     "UPDATE events SET segment = %s, corrupt = %s WHERE namespace = %s AND id = %s",
                     (row.segment, row.corrupt, *row.key),
                 )
-            _doom_unnamed(connection)
-            _rename_chats(connection, keys)
+            doom_unnamed(connection)
+            rename_chats(connection, keys)
             for record in records:
-                _insert(connection, "audit", record)
+                insert(connection, "audit", record)
             self._tell(connection, number, {namespace for namespace, _ in keys}, removing=True)
 
     def least_asked(self, namespace: str | None, max_rows: int = -1) -> list[Row]:
@@ -222,16 +234,16 @@ class SharedCatalog:
             )
         names = ("segment", "dtype", "shape", "digests", "engram", "codec", "token_ids", "chat_id")
         move = sql.SQL("UPDATE events SET ({}) = ({}) WHERE namespace = %s AND id = %s AND segment = %s").format(
-            _columns(names), sql.SQL(", ").join([sql.Placeholder()] * len(names))
+            columns(names), sql.SQL(", ").join([sql.Placeholder()] * len(names))
         )
         with connection.transaction(), connection.cursor() as cursor:
-            _next_number(connection)
-            _hold(connection, {row.segment for row in rows})
+            next_number(connection)
+            hold(connection, {row.segment for row in rows})
             for row in rows:
                 cursor.execute(move, (*(getattr(row, name) for name in names), *row.key, was[row.key]))
                 if cursor.rowcount != 1:
                     raise StoreError(f"event {row.id} was moved meanwhile; it is tried again")
-            _doom_unnamed(connection)
+            doom_unnamed(connection)
 
     @contextmanager
     def erasing(self) -> Iterator[None]:
@@ -290,7 +302,7 @@ class SharedCatalog:
 
         def work(connection: Plain) -> None:
             with connection.transaction():
-                number = _next_number(connection)
+                number = next_number(connection)
                 connection.execute(
                     "UPDATE events SET corrupt = %s, commit_no = %s WHERE namespace = %s AND id = %s AND segment = %s",
                     (int(corrupt), number, *row.key, row.segment),
@@ -309,7 +321,7 @@ class SharedCatalog:
             with connection.transaction():
                 late = "state = 'written' AND at < now() - make_interval(secs => %s)"
                 connection.execute(f"UPDATE segments SET state = 'doomed' WHERE {late}".encode(), (grace_s,))
-                _doom_unnamed(connection)
+                doom_unnamed(connection)
                 return [name for (name,) in connection.execute("SELECT name FROM segments WHERE state = 'doomed'")]
 
         return self._writer.run(work)
@@ -341,95 +353,8 @@ class SharedCatalog:
             connection.execute("SELECT pg_notify(%s, %s)", (self._channel, payload(number, digests)))
 
     def _rows(self, where: str, values: Sequence[Any]) -> list[Row]:
-        return self._reader.run(lambda connection: _select(connection, where, values), again=True)
+        return self._reader.run(lambda connection: select_rows(connection, where, values), again=True)
 
     def _read(self, query: str | sql.Composed, values: Any = None) -> list[TupleRow]:
         text = query.encode() if isinstance(query, str) else query
         return self._reader.run(lambda connection: connection.execute(text, values).fetchall(), again=True)
-
-
-def stored_keys(connection: Plain) -> list[StoreKey]:
-    """The store keys, by number."""
-    found = connection.execute("SELECT number, master, wrapped FROM keys ORDER BY number")
-    return [StoreKey(number=number, master=master, wrapped=bytes(wrapped)) for number, master, wrapped in found]
-
-
-def _next_number(connection: Plain) -> int:
-    ((number,),) = connection.execute("UPDATE store SET commits = commits + 1 RETURNING commits").fetchall()
-    return int(number)
-
-
-def _select(connection: Plain, where: str, values: Sequence[Any]) -> list[Row]:
-    query = sql.SQL("SELECT {} FROM events WHERE ").format(COLUMNS).as_bytes(connection) + where.encode()
-    return [Row(**dict(zip(NAMES, found, strict=True))) for found in connection.execute(query, values)]
-
-
-def _asked(keys: Iterable[Key]) -> dict[str, list[str]]:
-    asked = list(keys)
-    return {"namespaces": [namespace for namespace, _ in asked], "ids": [event_id for _, event_id in asked]}
-
-
-def _columns(names: Iterable[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
-
-
-def _insert(connection: Plain, table: str, value: Record) -> None:
-    names = [field.name for field in fields(value)]
-    query = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
-        sql.Identifier(table), _columns(names), sql.SQL(", ").join([sql.Placeholder()] * len(names))
-    )
-    connection.execute(query, astuple(value))
-
-
-def _hold(connection: Plain, names: Collection[str]) -> None:
-    """Announced segments get their rows. Raises `StoreError` where one was doomed meanwhile."""
-    held = connection.execute(
-        "UPDATE segments SET state = 'held' WHERE state = 'written' AND name = ANY(%s)", (list(names),)
-    )
-    if held.rowcount != len(names):
-        raise StoreError("a segment was written too long ago and has been collected; it is written again")
-
-
-def _doom_unnamed(connection: Plain) -> None:
-    """Doom held segments that no row names any more. No row ever names one again: names are used once."""
-    connection.execute(
-        "UPDATE segments SET state = 'doomed' WHERE state = 'held' "
-        "AND NOT EXISTS (SELECT 1 FROM events WHERE events.segment = segments.name)"
-    )
-
-
-def _write_links(connection: Plain, changes: Mapping[LinkKey, LinkChange]) -> None:
-    """Make the changes. A link with an end that has no row is passed over."""
-    for key, change in changes.items():
-        if change.afresh:
-            connection.execute(
-                "DELETE FROM links WHERE namespace = %s AND source = %s AND target = %s AND kind = %s", key
-            )
-        if change.weight is not None:
-            connection.execute(
-                "INSERT INTO links AS old SELECT n, s, t, k, w FROM (VALUES (%s::text, %s::text, %s::text, %s::text, "
-                "%s::double precision)) AS new (n, s, t, k, w) "
-                "WHERE EXISTS (SELECT 1 FROM events WHERE namespace = n AND id = s) "
-                "AND EXISTS (SELECT 1 FROM events WHERE namespace = n AND id = t) "
-                "ON CONFLICT (namespace, source, target, kind) DO UPDATE SET "
-                "weight = greatest(old.weight, excluded.weight)",
-                (*key, change.weight),
-            )
-
-
-def _cut_links(connection: Plain, keys: Iterable[Key]) -> None:
-    """Remove every link with an end among `keys`."""
-    query = sql.SQL(
-        "DELETE FROM links USING ({}) AS k "
-        "WHERE links.namespace = k.namespace AND (links.source = k.id OR links.target = k.id)"
-    )
-    connection.execute(query.format(KEYS), _asked(keys))
-
-
-def _rename_chats(connection: Plain, keys: Iterable[Key]) -> None:
-    """Give chats that are named after one of the events `keys` a name that says nothing."""
-    query = sql.SQL(
-        "UPDATE events SET chat_id = 'chat-' || md5(%(salt)s || k.id) FROM ({}) AS k "
-        "WHERE events.namespace = k.namespace AND events.chat_id = k.id"
-    )
-    connection.execute(query.format(KEYS), {**_asked(keys), "salt": secrets.token_hex(16)})

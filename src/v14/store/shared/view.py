@@ -10,9 +10,9 @@ from v14.errors import StoreError
 from v14.home import SharedHome
 from v14.store.layout import HOME_VARIABLE
 from v14.store.seal import MasterKey
-from v14.store.shared.catalog import stored_keys
 from v14.store.shared.connection import Plain, connect
 from v14.store.shared.schema import SCHEMA_PREFIX
+from v14.store.shared.statements import stored_keys
 from v14.store.vault import Vault
 from v14.store.view import COUNTS, EVENTS, FORMS, EventView, StoreView, event_view, form_names
 
