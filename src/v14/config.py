@@ -45,6 +45,11 @@ class Options(BaseModel):
     cue_tokens: int = Field(128, ge=1, description="how many of a prompt's last tokens ask for a recall")
     recall_floor: float = Field(description="lowest vote that recalls an event")
     recall_ratio: float = Field(0.5, ge=0, le=1, description="lowest vote as a share of the request's best one")
+    recall_sure: float = Field(
+        1.75,
+        ge=0,
+        description="least strength of the best event, in floors: its vote and what it shares with the prompt",
+    )
     recall_max_events: int = Field(3, ge=1, description="most events recalled for one request")
     recall_max_linked: int = Field(2, ge=0, description="most events recalled because others lead to them; 0 for none")
     recall_budget_tokens: int = Field(512, ge=1, description="most tokens recalled for one request")

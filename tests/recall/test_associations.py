@@ -85,8 +85,18 @@ def test_shared_words_of_the_question_decide_between_votes_that_are_close():
     """20 and 21 are what was asked about; the sibling shares the words for the kind only."""
     world = World(sibling=((22, 23, 10, 34), 1.3), right=((20, 21, 10, 35), 1.2))
     assert world.recalled(prompt=(*TEMPLATE, 20, 21, 10))[-1] == "right"
-    weak = World(sibling=((22, 23, 10, 34), 1.3), right=((20, 21, 10, 35), 0.7))
+    weak = World(sibling=((22, 23, 10, 34), 1.3), right=((20, 21, 10, 35), 0.9))
     assert weak.recalled(prompt=(*TEMPLATE, 20, 21, 10))[-1] == "right", "something else passed the floor"
+
+
+def test_a_plan_that_is_not_sure_brings_nothing():
+    """A question about somebody never spoken of: a vote for what was told of others, and nothing rare in common."""
+    world = World(other=((10, 11, 60, 61), 1.2))
+    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91)) == []
+    assert "not sure" in world.plan(prompt=(*TEMPLATE, 10, 11, 90, 91)).reason
+    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 60)) == ["other"]
+    votes_alone = OPTIONS.model_copy(update={"recall_sure": 0.0})
+    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=votes_alone)[-1] == "other"
 
 
 def test_a_weaker_source_passes_on_less():

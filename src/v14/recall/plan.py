@@ -40,11 +40,11 @@ def make_plan(
     was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`). overlap: what
     events share with each other and with the question; without it votes decide alone.
 
-    Nothing is recalled unless the vote of an event that can be reaches `recall_floor`. Then it is every event whose
-    strength (`associations.strength`) reaches it, too, and, as a share of the best one, `recall_ratio`; at most
-    `recall_max_events`, and `recall_max_linked` that these lead to, within `budget_tokens` tokens. What the prompt
-    holds already is not recalled, and of events that say the same (equal bodies, or one the beginning of the other)
-    only the longest, or newest, is.
+    Nothing is recalled unless the vote of an event that can be reaches `recall_floor`, and the best strength
+    (`associations.strength`) `recall_sure` floors. Then it is every event whose strength reaches the floor and, as a
+    share of the best one, `recall_ratio`; at most `recall_max_events`, and `recall_max_linked` that these lead to,
+    within `budget_tokens` tokens. What the prompt holds already is not recalled, and of events that say the same (equal
+    bodies, or one the beginning of the other) only the longest, or newest, is.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
@@ -60,7 +60,8 @@ def make_plan(
         and (event := can.recall(vote.event_id)) is not None
     ]
     weighed.sort(key=lambda each: -each[0])
-    if all(vote < floor for _, vote, _ in weighed):
+    sure = options.recall_sure * floor if overlap.tells and floor > 0 else -math.inf
+    if all(vote < floor for _, vote, _ in weighed) or weighed[0][0] < sure:
         weighed = []
     num_in_prompt = can.num_in_prompt
     bar = options.recall_ratio * weighed[0][0] if weighed and options.recall_ratio > 0 < weighed[0][0] else -math.inf
@@ -197,6 +198,8 @@ def _reason(
 ) -> str:
     if not ranked:
         return "nothing is stored"
+    if not num_above and ranked[0].value >= options.recall_floor:
+        return f"not sure: the best vote is {ranked[0].value:.3f}, and little of what was asked stands in any event"
     if not num_above:
         return f"no vote reaches the floor: the best is {ranked[0].value:.3f}, the floor {options.recall_floor:.3f}"
     bar = f"floor {options.recall_floor:.3f} and ratio {options.recall_ratio:g}"

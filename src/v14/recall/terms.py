@@ -59,6 +59,11 @@ class Overlap:
         self._rarity: dict[int, float] = {}
         self._led_to: dict[str, dict[str, float]] = {}
 
+    @property
+    def tells(self) -> bool:
+        """Whether there are events enough for one token to be rarer than another."""
+        return math.isfinite(self._unit)
+
     def rarity(self, token: int) -> float:
         """The square of log(N / n) for a token that n of N events hold, as inverse document frequencies go (Spärck
         Jones, 1972); squared, because one rare name says more than many common words. In units of a token that two
@@ -90,7 +95,7 @@ class Overlap:
         words for the kind. Of two events nothing is rare, and every token counts the same.
         """
         first, second = (self.tokens(event_id) & self._asked for event_id in (one, other))
-        weight = len if math.isinf(self._unit) else self.weight
+        weight = self.weight if self.tells else len
         most = max(weight(first), weight(second))
         return weight(first & second) / most if most else 0.0
 
