@@ -46,8 +46,8 @@ class Form:
     @classmethod
     def parse(cls, text: str) -> "Form":
         """The inverse of `text`. Raises `TraceCorruptError` for what no package writes."""
-        found = _TEXT.fullmatch(text)
         try:
+            found = _TEXT.fullmatch(text)
             if found is None:
                 raise ValueError("it has another shape")
             codec, fine, only, sealed = found.groups()
@@ -57,8 +57,8 @@ class Form:
                 only=None if only is None else _slots(only),
                 sealed=sealed is not None,
             )
-        except ValueError as error:
-            raise TraceCorruptError(f"the catalog gives a trace the form {text[:80]!r}: {error}") from error
+        except (ValueError, TypeError) as error:
+            raise TraceCorruptError(f"the catalog gives a trace the form {str(text)[:80]!r}: {error}") from error
 
     def key_codec(self, slot: int) -> Codec:
         """The codec of one layer's keys."""

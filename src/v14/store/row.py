@@ -87,7 +87,7 @@ class Row:
             return Spec(
                 dtype=_known_dtype(self.dtype),
                 shape=_shape(json.loads(self.shape), 4),
-                digests=bytes(self.digests),
+                digests=_bytes(self.digests),
                 engram=_engram_parts(self.engram),
                 form=Form.parse(self.codec),
             )
@@ -99,6 +99,13 @@ class Row:
 
         A sealed row needs the store's `vault`; without it `StoreKeyError` is raised.
         """
+        try:
+            return self._event(vault)
+        except (TypeError, AttributeError, struct.error, OverflowError) as error:
+            # SQLite keeps any type in any column.
+            raise TraceCorruptError(f"the row of event {self.id} is damaged ({error})") from error
+
+    def _event(self, vault: Vault | None) -> Event:
         token_ids, chat_id = self.token_ids, self.chat_id
         if Form.parse(self.codec).sealed:
             token_ids, chat_id = self._opened(vault)
@@ -148,6 +155,13 @@ def _shape(value: object, num_dims: int | None = None) -> tuple[int, ...]:
     if num_dims is not None and len(value) != num_dims:
         raise ValueError(f"{value} is no shape of {num_dims} dimensions")
     return tuple(value)
+
+
+def _bytes(value: object) -> bytes:
+    """Bytes that are bytes: of a number, `bytes` would make as many zeros."""
+    if not isinstance(value, bytes | memoryview):
+        raise TypeError(f"{type(value).__name__} where bytes should be")
+    return bytes(value)
 
 
 def _known_dtype(name: str) -> str:
