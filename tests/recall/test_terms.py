@@ -77,5 +77,6 @@ def test_taking_out_leaves_what_was_never_added(bodies, gone):
     assert len(terms) == len(kept)
     for token in range(10):
         assert set(terms.holders(token)) == set(kept.holders(token))
+        assert terms.num_holders(token) == len(kept.holders(token))
     with pytest.raises(KeyError):
         terms.remove("nobody")

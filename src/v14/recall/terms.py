@@ -41,6 +41,10 @@ class Terms:
         """The distinct tokens of an event; none of one that is not here."""
         return self._of_event.get(event_id, frozenset())
 
+    def num_holders(self, token: int) -> int:
+        """How many events hold a token."""
+        return len(self._holders.get(token, ()))
+
     def holders(self, token: int) -> Collection[str]:
         """Ids of the events that hold a token."""
         return tuple(self._holders.get(token, ()))
@@ -69,7 +73,7 @@ class Overlap:
         Jones, 1972); squared, because one rare name says more than many common words. In units of a token that two
         events hold: whatever the number of events, 1 is as rare as what is shared can be."""
         if token not in self._rarity:
-            num_holders = max(1, sum(len(terms.holders(token)) for terms in self._terms))
+            num_holders = max(1, sum(terms.num_holders(token) for terms in self._terms))
             self._rarity[token] = math.log(max(1.0, self._num_events / num_holders)) ** 2 / self._unit
         return self._rarity[token]
 
