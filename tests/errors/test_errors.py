@@ -19,7 +19,7 @@ PASSED_ON = {"…", "…: …", "sglang-v14: …", "… answers …: …. ….",
 REMEDY = re.compile(
     r"\b(give|set|unset|make|install|use|run|write|serve|serves|leave|choose|remove|put|check|stop|end|try|tried|ask|asked|"
     r"look|download|save|correct|name|send|let|is none of|needs|needed|reads|open|start|forget again|see|written again|"
-    r"restart|address|knows it by|says how|gives|sets it aside)\b",
+    r"restart|address|knows it by|say|says how|gives|sets it aside)\b",
     re.IGNORECASE,
 )
 
