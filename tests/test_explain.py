@@ -63,7 +63,9 @@ def test_a_plan_is_explained_by_its_requests_id():
         assert row["weight"] == pytest.approx(sum(row["weights"].values()), abs=1e-5)
         assert row["text"] == "<1>"
     assert [vote["value"] for vote in told_json["votes"]] == [vote.value for vote in plan.votes]
-    assert told_json["thresholds"] == {"floor": -100.0, "ratio": 0.0, "max_events": 3, "budget_tokens": 4096}
+    sure = memory.profile.options.recall_sure
+    thresholds = {"floor": -100.0, "sure": sure, "ratio": 0.0, "max_events": 3, "budget_tokens": 4096}
+    assert told_json["thresholds"] == thresholds
     assert [event["id"] for event in told_json["recalled"]] == [event.id for event in plan.events]
     assert told_json["reason"] == plan.reason
     assert told_json["spans"][0]["way"] == "kv"

@@ -91,6 +91,7 @@ class Record:
             "votes": [_vote(vote, vote.event_id in recalled) for vote in plan.votes],
             "thresholds": {
                 "floor": options.recall_floor,
+                "sure": options.recall_sure,
                 "ratio": options.recall_ratio,
                 "max_events": options.recall_max_events,
                 "budget_tokens": options.recall_budget_tokens,
