@@ -14,6 +14,7 @@ LEVELS = (
     {"codecs", "events", "store", "recall", "reinstate", "models", "engram", "kernels"},
     {"profile"},
     {"memory"},
+    {"forgetting"},
     {"engines.sglang", "engines.transformers", "engines", "upgrade"},
     {"check", "doctor"},
     {"cli"},

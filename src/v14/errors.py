@@ -63,3 +63,7 @@ class RefusedError(V14Error):
     def __init__(self, message: str, status_code: int) -> None:
         super().__init__(message)
         self.status_code = status_code
+
+
+class SelectionError(V14Error):
+    """What is to be shown or forgotten is not said, or not known."""

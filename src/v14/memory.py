@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -32,6 +32,7 @@ from v14.profile import Profile
 from v14.recall.plan import TRACED_VOTES, make_plan
 from v14.recall.space import Reach, Space, Spaces
 from v14.reinstate.cost import CostBook, Way
+from v14.reinstate.journal import Journal
 from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans
 from v14.reinstate.rotation import move_keys
 from v14.reinstate.span import build_span
@@ -41,7 +42,7 @@ from v14.store.contract import Store
 from v14.store.keeping import Keeping
 from v14.store.master import master_key
 from v14.store.opening import open_store
-from v14.types import Cue, Engram, Event, Plan, Span, Trace
+from v14.types import Cue, Engram, Event, Plan, Span, Trace, Vote
 
 logger = logging.getLogger("v14")
 
@@ -65,6 +66,7 @@ class Memory:
         self.listeners: list[Listener] = []
         self.records = Records()
         self.transcripts = Transcripts()
+        self.journal = Journal()
         self.costs = CostBook()
         self.cutter = Cutter(
             turns=profile.turns, sentence_ends=profile.sentence_ends, event_tokens=profile.options.event_tokens
@@ -123,6 +125,26 @@ class Memory:
         if self._spaces is None:
             raise StoreError(self.reason)
         return self._spaces.get(namespace)
+
+    def forget(self, namespace: str, ids: Collection[str], *, selection: str = "event", requested_by: str = "") -> int:
+        """Take events of a namespace out of all that is kept here, in memory and on disk; returns how many there were.
+
+        What is being read at the moment may come to be stored later: the caller ends or waits for it first. `selection`
+        and `requested_by` go into the store's audit. Raises `StoreError` when the store cannot do it; the events are
+        then not recalled any more until the next start.
+        """
+        self.drop(namespace, ids)
+        num_events = self.store.forget(namespace, ids, selection=selection, requested_by=requested_by)
+        self.counters["events_forgotten"] += num_events
+        return num_events
+
+    def drop(self, namespace: str, ids: Collection[str]) -> None:
+        """Take events of a namespace out of what is kept beside the store."""
+        if self._spaces is not None:
+            self._spaces.forget(namespace, ids)
+        self.transcripts.forget(namespace, ids)
+        self.journal.forget(namespace, ids)
+        self.records.forget(namespace, ids)
 
     def way(self, num_tokens: int) -> Way:
         """How to bring back a span of `num_tokens`: as the options say, `auto` by what `costs` was told.
@@ -226,10 +248,10 @@ class Session:
         placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
         candidates = [vote for vote in votes if vote.event_id not in placed]
         with self.clock.measure("choose"):
-            overlap = reach.overlap(token_ids[layout.new_start :])
-            plan = make_plan(candidates, reach.lookup, options, token_ids, budget, order=reach.order, overlap=overlap)
-        for namespace in {event.namespace for event in plan.events}:
-            ids = [event.id for event in plan.events if event.namespace == namespace]
+            plan = self._chosen(candidates, reach, token_ids, layout, budget)
+            while self._drop_expired(plan.events):
+                plan = self._chosen(candidates, reach, token_ids, layout, budget)
+        for namespace, ids in _by_namespace(plan.events).items():
             self.memory.store.touch(namespace, ids, time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
         self.memory.counters["events_recalled"] += len(plan.events)
@@ -244,6 +266,27 @@ class Session:
         weights = {e: reach.token_weights(cue, e) for e in asked if self.account.request_id and e in reach}
         options = self.memory.profile.options
         self.account.decided(self.namespace, token_ids, layout.new_start, plan, options, weights)
+
+    def _chosen(
+        self, candidates: Sequence[Vote], reach: Reach, token_ids: Sequence[int], layout: Layout, budget_tokens: int
+    ) -> Plan:
+        options, overlap = self.memory.profile.options, reach.overlap(token_ids[layout.new_start :])
+        return make_plan(
+            candidates, reach.lookup, options, token_ids, budget_tokens, order=reach.order, overlap=overlap
+        )
+
+    def _drop_expired(self, events: Sequence[Event]) -> bool:
+        """Take events out of the index that the store has let go of by itself (expired, evicted); whether there were.
+
+        Their traces could not be read; but to be read again, their token ids would do.
+        """
+        found = False
+        for namespace, ids in _by_namespace(events).items():
+            gone = set(ids) - self.memory.store.has(namespace, ids)
+            if gone:
+                self.memory.drop(namespace, gone)
+                found = True
+        return found
 
     def events(self, placement: Placement) -> Sequence[Event]:
         """The events of a placement. Raises `KeyError` for one that is not read."""
@@ -275,8 +318,12 @@ class Session:
             return build_span(events, traces, self.memory.profile.geometry, position)
 
     def record(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> None:
-        """Note how a prompt was read, for the turns that will follow it."""
+        """Note how a prompt was read, for the turns that will follow it, and what was recalled for it."""
         self.memory.transcripts.record(self.namespace, token_ids, placements)
+        if self.account.request_id:
+            events = (event for placement in placements for event in self.events(placement))
+            recalled = [(event.namespace, event.id) for event in events]
+            self.memory.journal.recalled(self.account.request_id, self.namespace, recalled)
 
     def unknown(self, token_ids: Sequence[int], chat_id: str = "") -> list[Cut]:
         """The events of `token_ids` that are not stored yet, in order, each once."""
@@ -327,4 +374,13 @@ class Session:
             for event, trace in new:
                 if space is not None:
                     space.add(event, trace.keys[slots])
+            memory.journal.wrote(self.account.request_id, self.namespace, [event.id for event, _ in new])
         return len(new)
+
+
+def _by_namespace(events: Iterable[Event]) -> dict[str, list[str]]:
+    """Ids of events by where they are stored."""
+    found: dict[str, list[str]] = {}
+    for event in events:
+        found.setdefault(event.namespace, []).append(event.id)
+    return found

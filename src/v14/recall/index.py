@@ -97,6 +97,9 @@ class Index:
             bucket.null_shares[place] = bucket.null_shares[last]
             bucket.ids[place] = bucket.ids[last]
             self._places[bucket.ids[place]] = (slots, place)
+        # A row that nobody reads any more is not left to say what it was.
+        bucket.keys[:, last] = 0
+        bucket.null_shares[last] = 0
         bucket.ids.pop()
         bucket.num_calibrated -= 1
         if not bucket.ids:

@@ -1,11 +1,11 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
 import math
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
 from v14.config import Options
+from v14.events.runs import contains, packed
 from v14.recall.associations import Lead, leads, strength
 from v14.recall.order import span_order
 from v14.recall.terms import Overlap
@@ -50,7 +50,7 @@ def make_plan(
     """
     overlap = overlap or Overlap((), ())
     unit = options.recall_floor if options.recall_floor > 0 else 1.0
-    can = _Can(lookup, _packed(prompt_token_ids))
+    can = _Can(lookup, packed(prompt_token_ids))
     floor = options.recall_floor
     above = list(takewhile(lambda vote: vote.value >= min(floor, WEAK * unit), ranked))[:MAX_WEIGHED]
     weighed = [
@@ -111,7 +111,7 @@ class _Can:
             (event,) = self._lookup([event_id])
         except KeyError:
             return None
-        if _contains(self._prompt, _packed(event.body)):
+        if contains(self._prompt, packed(event.body)):
             self.num_in_prompt += 1
             return None
         return event
@@ -172,18 +172,6 @@ def _within(candidates: Sequence[Event], max_events: int, budget_tokens: int) ->
             chosen.append(event)
             left -= event.num_tokens
     return chosen
-
-
-def _packed(token_ids: Sequence[int]) -> bytes:
-    return array("q", token_ids).tobytes()
-
-
-def _contains(prompt: bytes, body: bytes) -> bool:
-    """Whether one run of packed 64-bit ids occurs in another: a match of bytes counts only on an id's border."""
-    place = prompt.find(body)
-    while place >= 0 and place % 8:
-        place = prompt.find(body, place + 1)
-    return place >= 0
 
 
 def _reason(

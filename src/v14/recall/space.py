@@ -51,7 +51,12 @@ class Space:
         """Take out all events but these."""
         with self.lock:
             for event_id in self.events.keys() - ids:
-                del self.events[event_id]
+                self.remove(event_id)
+
+    def remove(self, event_id: str) -> None:
+        """Take an event out; one that is not here changes nothing."""
+        with self.lock:
+            if self.events.pop(event_id, None) is not None:
                 self.index.remove(event_id)
                 self.terms.remove(event_id)
 
@@ -161,6 +166,14 @@ class Spaces:
                 dropped, _ = self._spaces.popitem(last=False)
                 self._num_bytes -= self._sizes.pop(dropped)
             return space
+
+    def forget(self, namespace: str, ids: Iterable[str]) -> None:
+        """Take events out at once, as far as their namespace is in memory."""
+        with self._lock:
+            space = self._spaces.get(namespace)
+            if space is not None:
+                for event_id in ids:
+                    space.remove(event_id)
 
     def _follow(self, namespace: str, space: Space) -> None:
         """Take in what changed since the space was last asked for, whichever process changed it."""

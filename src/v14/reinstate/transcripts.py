@@ -14,8 +14,8 @@ turn.
 import hashlib
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 MAX_TRANSCRIPTS = 20_000
 
@@ -33,6 +33,7 @@ class Transcripts:
 
     def __init__(self, max_transcripts: int = MAX_TRANSCRIPTS) -> None:
         self._placements: OrderedDict[bytes, tuple[Placement, ...]] = OrderedDict()
+        self._namespaces: dict[bytes, str] = {}
         self._max_transcripts = max_transcripts
 
     def record(self, namespace: str, token_ids: Sequence[int], placements: Sequence[Placement]) -> None:
@@ -40,8 +41,9 @@ class Transcripts:
         key = next(iter(_prefix_digests(namespace, token_ids, [len(token_ids)])))[1]
         self._placements[key] = tuple(placements)
         self._placements.move_to_end(key)
+        self._namespaces[key] = namespace
         while len(self._placements) > self._max_transcripts:
-            self._placements.popitem(last=False)
+            self._drop(next(iter(self._placements)))
 
     def find(self, namespace: str, token_ids: Sequence[int], lengths: Iterable[int]) -> tuple[Placement, ...]:
         """Placements of the longest known prompt that is one of the prefixes with the given lengths."""
@@ -51,6 +53,19 @@ class Transcripts:
                 self._placements.move_to_end(key)
                 found = self._placements[key]
         return found
+
+    def forget(self, namespace: str, ids: Collection[str]) -> None:
+        """Take events out of what is noted of a namespace's conversations."""
+        gone = set(ids)
+        for key in [key for key, name in self._namespaces.items() if name == namespace]:
+            left = (
+                replace(placement, event_ids=tuple(i for i in placement.event_ids if i not in gone))
+                for placement in self._placements[key]
+            )
+            self._placements[key] = tuple(placement for placement in left if placement.event_ids)
+
+    def _drop(self, key: bytes) -> None:
+        del self._placements[key], self._namespaces[key]
 
 
 def _prefix_digests(namespace: str, token_ids: Sequence[int], lengths: Sequence[int]) -> Iterable[tuple[int, bytes]]:

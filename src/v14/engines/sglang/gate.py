@@ -37,7 +37,7 @@ class Gate:
         """Pass a request on, or refuse it."""
         if self._namespaces.policy != "open" and _is_peoples(scope) and self._is_up():
             try:
-                self._namespaces.access(headers_of(scope))
+                _ = self._namespaces.access(headers_of(scope)).own
             except RefusedError as error:
                 self._counters[f"refused_{error.status_code}"] += 1
                 await _refuse(scope, send, error)

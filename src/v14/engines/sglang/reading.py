@@ -25,7 +25,7 @@ class Reading:
     the second time, with the plan's `report` for the client.
 
     `recording` holds what is wanted of recurrent states, `way` how its spans come back; both are decided when the
-    request is first matched.
+    request is first matched. `erased` are the events (namespace, id) because of which it is being ended.
     """
 
     ticket: Ticket
@@ -38,6 +38,7 @@ class Reading:
     cue: Cue | None = None
     cue_copied: Any = None
     is_stored: bool = False
+    erased: set[tuple[str, str]] = field(default_factory=set)
     recording: Recording | None = None
     way: Way | None = None
     original: Any = None

@@ -70,6 +70,21 @@ class StatePool:
         # The allocator hands out views of its free list.
         return None if slot is None else slot.clone()
 
+    @property
+    def num_slots(self) -> int:
+        """Slots of the pool, free or not."""
+        return self.conv.shape[1]
+
+    def clear_free(self) -> None:
+        """Zero the slots that are free."""
+        allocator = self._pool.mamba_allocator
+        free = allocator.alloc(allocator.available_size())
+        if free is not None:
+            free = free.clone()
+            self.temporal[:, free] = 0
+            self.conv[:, free] = 0
+            allocator.free(free)
+
     def give_back(self, slot: torch.Tensor) -> None:
         """Free a slot that nobody else has."""
         self._pool.mamba_allocator.free(slot)

@@ -45,6 +45,7 @@ class Runtime:
         self.scheduler = scheduler
         # By request id. A request that is aborted in the queue is never heard of again, so neither may keep it alive.
         self.arriving: OrderedDict[str, Reading] = OrderedDict()
+        self.attached: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.probing: WeakValueDictionary[str, Any] = WeakValueDictionary()
         # Requests that ended with their plan and are queued again as soon as their KV is released.
         self.ended: dict[str, Any] = {}

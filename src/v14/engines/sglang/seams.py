@@ -81,6 +81,11 @@ SCHEDULER_INIT = Seam(
     parameters=("self", "server_args"),
     why="opening the memory beside the engine's pools",
 )
+INTERNAL_STATE = Seam(
+    target="sglang.srt.managers.scheduler.Scheduler.get_internal_state",
+    parameters=("self", "recv_req"),
+    why="listing and forgetting what is stored",
+)
 HANDLE_REQUEST = Seam(
     target="sglang.srt.managers.scheduler.Scheduler.handle_generate_request",
     parameters=("self", "recv_req"),
@@ -151,6 +156,16 @@ SEAMS: tuple[Seam, ...] = tuple(value for value in list(globals().values()) if i
 
 _TREE = "sglang.srt.mem_cache."
 CALLED: tuple[Called, ...] = (
+    *(
+        Called(names=(Seam(target=f"sglang.srt.managers.{target}", parameters=parameters, why=why),))
+        for target, parameters, why in (
+            ("io_struct.GetInternalStateReq", ("rid",), "asking the scheduler what is stored"),
+            ("io_struct.GetInternalStateReqOutput", ("internal_state",), "answering what is stored"),
+            ("io_struct.AbortReq", ("rid",), "ending requests that hold what is forgotten"),
+            ("scheduler.Scheduler.abort_request", ("self", "recv_req"), "ending requests that hold what is forgotten"),
+            ("scheduler.Scheduler.is_fully_idle", ("self",), "letting go of the last batch"),
+        )
+    ),
     Called(
         names=tuple(
             Seam(
@@ -177,6 +192,7 @@ CALLED: tuple[Called, ...] = (
             ("base_prefix_cache.BasePrefixCache.inc_lock_ref", ("self", "node")),
             ("base_prefix_cache.BasePrefixCache.dec_lock_ref", ("self", "node", "params")),
             ("base_prefix_cache.EvictParams", ("num_tokens", "mamba_num")),
+            ("base_prefix_cache.BasePrefixCache.evict", ("self", "params")),
             ("common.evict_from_tree_cache", ("tree_cache", "num_tokens")),
             (
                 "unified_cache.unified_tree_core_interface.UnifiedTreeCoreInterface.get_component_device_value",

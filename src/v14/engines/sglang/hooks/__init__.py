@@ -8,7 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 from v14.engines.sglang import seams
-from v14.engines.sglang.hooks import architecture, cost, front, observe, probe, requests, routes, span, start, states
+from v14.engines.sglang.hooks import (
+    architecture,
+    control,
+    cost,
+    front,
+    observe,
+    probe,
+    requests,
+    routes,
+    span,
+    start,
+    states,
+)
 
 TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.PARSE_CONFIG, "after", architecture.serve_native),
@@ -20,6 +32,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.GENERATE_REQUEST, "around", front.generate_with_memory),
     (seams.BUILD_CHAT_RESPONSE, "after", front.report_in_reply),
     (seams.BUILD_COMPLETION_RESPONSE, "after", front.report_in_reply),
+    (seams.INTERNAL_STATE, "around", control.answer_order),
     (seams.HANDLE_REQUEST, "before", requests.arrive),
     (seams.ENQUEUE, "before", requests.attach),
     (seams.MAX_PREFIX, "after", probe.compute_cue_tokens),

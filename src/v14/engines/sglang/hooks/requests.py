@@ -29,6 +29,7 @@ def attach(scheduler: Any, req: Any, is_retracted: bool = False) -> Arguments | 
     reading = engine.arriving.pop(req.rid, None)
     if reading is not None:
         req.v14_reading = reading
+        engine.attached[req.rid] = req
         if reading.is_looking:
             engine.probing[req.rid] = req
         if reading.report is not None:

@@ -1,6 +1,7 @@
 """At start: refuse what cannot be served, prove that every hook is in place, open the memory."""
 
 import logging
+import os
 from typing import Any
 
 from sglang.srt.plugins.hook_registry import HookRegistry
@@ -9,6 +10,7 @@ from v14.config import Switches
 from v14.engines.sglang import runtime, seams, server_args
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.recurrent import refused_states
+from v14.engines.sglang.scrub import share_one_heap
 from v14.errors import V14Error
 from v14.memory import Memory, check_store
 from v14.namespaces import Namespaces
@@ -42,6 +44,8 @@ def refuse_unserved(result: Any, args: Any) -> Any:
         except V14Error as error:
             raise SystemExit(f"sglang-v14: {error}") from error
         refuse([*missing_hooks(), *server_args.refusals(args)])
+        # The scheduler is still to be started, and inherits it.
+        share_one_heap(os.environ)
     return result
 
 

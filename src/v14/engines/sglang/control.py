@@ -1,0 +1,98 @@
+"""What the HTTP process asks of the memory, which lives in the scheduler: questions and orders beside the requests.
+
+They travel as SGLang's own request for the scheduler's internal state, in its id, as JSON behind a prefix; the answer
+is the state that comes back. Such a request is neither queued nor batched nor refused when the server is full, it is
+answered in order with everything else that arrives, and it reaches every scheduler there is, which a hidden generation
+request would not. A client cannot send one: SGLang's routes leave the id empty.
+"""
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from v14.engines.sglang.erasing import Eraser
+from v14.engines.sglang.runtime import Runtime
+from v14.errors import SelectionError, StoreError, V14Error
+from v14.forgetting import Selection, select
+from v14.types import Event
+
+logger = logging.getLogger("v14")
+
+PREFIX = "v14:"
+MAX_PAGE = 1000
+PADDING = 16384
+"""Spaces behind an order: the socket's buffer (8 KiB, ZeroMQ) keeps what came last until as much comes again."""
+
+Answer = dict[str, Any]
+
+
+def order(what: str, **arguments: Any) -> str:
+    """The id of a request that asks for `what`."""
+    return PREFIX + json.dumps({"what": what, **arguments}) + " " * PADDING
+
+
+def answer(engine: Runtime | None, text: str) -> Answer:
+    """Carry out an order; whatever goes wrong is an answer with `error` and an HTTP `status`."""
+    try:
+        if engine is None:
+            raise StoreError("the memory is off: the log says why")
+        asked = json.loads(text.removeprefix(PREFIX))
+        return ORDERS[asked.pop("what")](engine, **asked)
+    except SelectionError as error:
+        return {"error": str(error), "status": 404}
+    except V14Error as error:
+        return {"error": str(error), "status": 503}
+    except Exception as error:
+        logger.exception("an order to the memory failed")
+        return {"error": f"{type(error).__name__}: {error}", "status": 500}
+
+
+def _namespaces(engine: Runtime) -> Answer:
+    return {"namespaces": dict(engine.memory.store.namespaces())}
+
+
+def _events(
+    engine: Runtime, namespace: str, selection: Mapping[str, Any], start: int = 0, limit: int = MAX_PAGE
+) -> Answer:
+    """A page of a namespace's events, oldest first."""
+    engine.settle(namespace)
+    found = select(engine.memory, namespace, _selection(selection))
+    return {"num_events": len(found), "events": [_shown(event) for event in found[start : start + limit]]}
+
+
+def _explain(engine: Runtime, namespace: str, request_id: str) -> Answer:
+    """The record of a request of a namespace, alike unknown for one of another."""
+    try:
+        return engine.memory.records.find(request_id, namespace).to_json()
+    except KeyError:
+        raise SelectionError(f"no request {request_id!r} of the namespace {namespace!r} has a record") from None
+
+
+def _forget(engine: Runtime, namespace: str, selection: Mapping[str, Any], requested_by: str = "") -> Answer:
+    engine.settle(namespace)
+    wanted = _selection(selection)
+    return Eraser(engine).erase(namespace, select(engine.memory, namespace, wanted), wanted.kind, requested_by)
+
+
+def _finish(engine: Runtime, namespace: str, ids: list[str]) -> Answer:
+    return {"in_flight": Eraser(engine).finish(namespace, ids)}
+
+
+def _selection(fields: Mapping[str, Any]) -> Selection:
+    return Selection(**{**fields, "ids": tuple(fields.get("ids", ()))})
+
+
+def _shown(event: Event) -> Answer:
+    shown = dataclasses.asdict(event)
+    return {**shown, "token_ids": list(event.token_ids), "num_tokens": event.num_tokens}
+
+
+ORDERS: Mapping[str, Callable[..., Answer]] = {
+    "namespaces": _namespaces,
+    "events": _events,
+    "explain": _explain,
+    "forget": _forget,
+    "finish": _finish,
+}
