@@ -60,7 +60,7 @@ def select(memory: Memory, namespace: str, selection: Selection) -> list[Event]:
         entry = memory.journal.entry(selection.request, namespace)
         if entry is None:
             raise SelectionError(
-                f"no request {selection.request!r} of this namespace is known since the server started"
+                f"no request {selection.request!r} of this namespace is known since the server started; name events"
             )
         wanted = set(entry.of(namespace, recalled=selection.deed != "written", written=selection.deed != "recalled"))
         events = [event for event in events if event.id in wanted]

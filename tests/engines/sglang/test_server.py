@@ -13,6 +13,8 @@ import pytest
 
 from tests.serving import flush_cache, generate, post, serving, stream, stream_and_drop, turn
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile, tiny_v14, turns_of
+from v14.cli.recall import fetch as explained
+from v14.errors import ServerError
 from v14.store.view import namespaces_on_disk
 
 pytestmark = pytest.mark.engine
@@ -238,6 +240,20 @@ def test_metrics_stand_beside_sglangs_own_and_name_nobody(server, prompts):
     text = scraped(server)
     assert "sglang:" in text
     assert "nora" not in text
+
+
+def test_a_reply_names_the_id_to_ask_with(server, prompts):
+    generate(server, prompts(144), namespace="pia")
+    flush_cache(server)
+    report = generate(server, prompts(145), namespace="pia", mode="read")["meta_info"]["v14"]
+    story = explained(server.url, report["id"], "pia", None)
+    assert [event["id"] for event in story["recalled"]] == [event["id"] for event in report["recalled"]]
+    assert [event["text"] for event in story["recalled"]] == [event["text"] for event in report["recalled"]]
+    assert story["prompt"]["token_ids"] == prompts(145)
+    assert {span["way"] for span in story["spans"]} == {"kv"}
+    assert {"probe", "vote", "place"} <= set(story["ms"])
+    with pytest.raises(ServerError, match="404"):
+        explained(server.url, report["id"], "quinn", None)
 
 
 def test_the_log_says_what_was_decided_and_where_the_time_went(server, prompts):

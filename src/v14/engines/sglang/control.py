@@ -37,7 +37,7 @@ def answer(engine: Runtime | None, text: str) -> Answer:
     """Carry out an order; whatever goes wrong is an answer with `error` and an HTTP `status`."""
     try:
         if engine is None:
-            raise StoreError("the memory is off: the log says why")
+            raise StoreError("the memory is off; the log says why, look there")
         asked = json.loads(text.removeprefix(PREFIX))
         return ORDERS[asked.pop("what")](engine, **asked)
     except SelectionError as error:
@@ -67,7 +67,10 @@ def _explain(engine: Runtime, namespace: str, request_id: str) -> Answer:
     try:
         return engine.memory.records.find(request_id, namespace).to_json()
     except KeyError:
-        raise SelectionError(f"no request {request_id!r} of the namespace {namespace!r} has a record") from None
+        raise SelectionError(
+            f"no request {request_id!r} of the namespace {namespace!r} has a record: only the last plans are kept, and "
+            "none is made where nothing is stored; name the namespace if it was of another"
+        ) from None
 
 
 def _forget(engine: Runtime, namespace: str, selection: Mapping[str, Any], requested_by: str = "") -> Answer:

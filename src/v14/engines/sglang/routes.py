@@ -164,7 +164,7 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
-    @routes.get("/requests/{request_id}")
+    @routes.get("/requests/{request_id:path}")
     async def explain(request_id: str, caller: Caller, namespace: str | None = None) -> dict[str, Any]:
         """Why a request recalled what it did: its words with their weight, the votes, the spans, the times."""
         name = namespace or _own(caller)

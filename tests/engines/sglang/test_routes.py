@@ -1,0 +1,133 @@
+"""The routes under /v14/ without a server: what they show, and what they answer to whom they do not."""
+
+import asyncio
+import hashlib
+import json
+from types import SimpleNamespace
+from urllib.parse import urlencode
+
+import pytest
+from fastapi import FastAPI
+
+from tests.test_explain import asked, memory_of, told
+from v14.engines.sglang import control
+from v14.engines.sglang.routes import router
+from v14.keys import Grant
+from v14.namespaces import Namespaces
+
+OPERATOR = {"authorization": "Bearer op"}
+KEY_DIGEST = hashlib.sha256(b"op").hexdigest()
+
+
+class Client:
+    """Asks an application without a server."""
+
+    def __init__(self, app, memory):
+        self.memory = memory
+        self._app = app
+
+    def ask(self, method, path, headers, query=(), body=None):
+        """Status and body of a request."""
+        sent = []
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {**headers, "content-type": "application/json"}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": urlencode(query).encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "asgi": {"version": "3.0"},
+        }
+
+        async def receive():
+            return {"type": "http.request", "body": content, "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(self._app(scope, receive, send))
+        return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
+
+    def get(self, path, headers, query=()):
+        return self.ask("GET", path, headers, query)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """The routes in front of a memory in which ann was told something and asked for it."""
+    memory = memory_of()
+    told(memory, "my house is blue")
+    asked(memory, "chat/1")
+    engine = SimpleNamespace(memory=memory, settle=lambda namespace: None)
+
+    async def ask(what, **arguments):
+        return control.answer(engine, control.order(what, **arguments))
+
+    app = FastAPI()
+    keys = {KEY_DIGEST: Grant(sha256=KEY_DIGEST, operator=True)}
+    front = SimpleNamespace(namespaces=Namespaces("open", keys=keys))
+    app.include_router(router(front, ask, lambda ids: f"<{len(ids)}>"))
+    return Client(app, memory)
+
+
+def of(namespace, **headers):
+    return {"x-v14-namespace": namespace, **headers}
+
+
+def test_a_record_comes_in_words(client):
+    status, story = client.get("/v14/requests/chat/1", of("ann"))
+    assert status == 200
+    record = client.memory.records.find("chat/1", "ann").to_json()
+    assert story["id"] == "chat/1"
+    assert story["votes"] == record["votes"]
+    assert [event["id"] for event in story["recalled"]] == [event["id"] for event in record["recalled"]]
+    assert all(event["text"] == f"<{event['num_tokens']}>" for event in story["recalled"])
+    assert all(row["text"] == "<1>" for row in story["prompt"]["cue"])
+
+
+def test_an_operator_asks_for_anybody(client):
+    assert client.get("/v14/requests/chat/1", OPERATOR, {"namespace": "ann"})[0] == 200
+
+
+SHARED = {"x-v14-shared": "ann"}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "query", "status", "said"),
+    [
+        ("requests/chat/1", of("bob"), {}, 404, "name the namespace"),
+        ("requests/chat/2", of("ann"), {}, 404, "only the last plans are kept"),
+        ("requests/chat/1", of("bob"), {"namespace": "ann"}, 403, "may not ask about"),
+        ("requests/chat/1", of("bob", **SHARED), {"namespace": "ann"}, 403, "may not ask about"),
+        ("requests/chat/1", OPERATOR, {}, 403, "name one in the namespace header"),
+        ("events", of("bob"), {"namespace": "ann"}, 403, "may not read"),
+        ("events/sha256:1", of("ann"), {}, 404, "holds no event"),
+        ("namespaces", of("x" * 300), {}, 400, "1 to 256 printable characters"),
+    ],
+)
+def test_who_is_refused_what(client, path, headers, query, status, said):
+    found, body = client.get(f"/v14/{path}", headers, query)
+    assert (found, said in body["detail"]) == (status, True)
+    assert "votes" not in body
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted", "status", "said"),
+    [
+        (of("bob"), {"namespace": "ann", "everything": True}, 403, "may not change"),
+        (of("ann"), {}, 404, "say what to forget"),
+        (of("ann"), {"request": "unknown"}, 404, "since the server started; name events"),
+    ],
+)
+def test_what_is_not_forgotten(client, headers, wanted, status, said):
+    found, body = client.ask("POST", "/v14/forget", headers, body=wanted)
+    assert (found, said in body["detail"]) == (status, True)
+    assert client.memory.store.namespaces() == {"ann": 1}
+
+
+def test_a_memory_that_is_off():
+    told_so = control.answer(None, control.order("namespaces"))
+    assert told_so["status"] == 503
+    assert "the log says why" in told_so["error"]
