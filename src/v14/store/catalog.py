@@ -46,6 +46,12 @@ MIGRATIONS = (
 CATALOG_VERSION = 1 + len(MIGRATIONS)
 
 COLUMNS = ", ".join(field.name for field in fields(Row))
+SEGMENTS = (
+    "WITH RECURSIVE s (name) AS (SELECT min(segment) FROM events UNION ALL "
+    "SELECT (SELECT min(segment) FROM events WHERE segment > s.name) FROM s WHERE s.name IS NOT NULL) "
+    "SELECT name FROM s WHERE name IS NOT NULL"
+)
+"""DISTINCT would walk over every event; this leaps from name to name in the index."""
 VALUES = attrgetter(*(field.name for field in fields(Row)))
 """A row's values; `dataclasses.astuple` copies each of them, which takes as long as storing them."""
 
@@ -157,7 +163,13 @@ class Catalog:
     def segments(self) -> set[str]:
         """Names of the segments that any row names."""
         with self._snapshot() as reader:
-            return {name for (name,) in reader.execute("SELECT DISTINCT segment FROM events")}
+            return {name for (name,) in reader.execute(SEGMENTS)}
+
+    def last_segment(self) -> str | None:
+        """The last of these names."""
+        with self._snapshot() as reader:
+            name: str | None = reader.execute("SELECT max(segment) FROM events").fetchone()[0]
+            return name
 
     def changes(self, namespace: str, since: int) -> Changed:
         """Everything for 0; after that, what was taken out by calls of this process, which alone writes."""

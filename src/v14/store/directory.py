@@ -137,4 +137,5 @@ class DirectoryStore(CoreStore):
 
 
 def _next_number(catalog: Catalog) -> int:
-    return 1 + max(map(segment_number, catalog.segments()), default=0)
+    last = catalog.last_segment()
+    return 1 if last is None else 1 + segment_number(last)
