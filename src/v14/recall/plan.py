@@ -18,10 +18,10 @@ MAX_WEIGHED = 64
 """How many of the votes above the floor are weighed against each other."""
 
 LINKED_RATIO = 0.9
+"""Least strength of an event that others lead to, as a share of the best one found."""
 
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
-"""Least strength of an event that others lead to, as a share of the best one found."""
 
 
 def make_plan(
