@@ -58,11 +58,14 @@ def home(tmp_path, monkeypatch):
 def fill(home, **options):
     """A store that stays open, with one event in each of two namespaces."""
     store = DirectoryStore.open(home, WEIGHTS, **options)
+    events = []
     for number, namespace in enumerate(("anna", "ben")):
         event = Event(
             namespace=namespace, chat_id="c", role="user", said_at=10.0 - number, token_ids=(1, 2, 3 + number)
         )
-        store.put([(event, Trace(keys=torch.zeros(1, 3, 1, 2), values=torch.ones(1, 3, 1, 2)))])
+        events.append((event, Trace(keys=torch.zeros(1, 3, 1, 2), values=torch.ones(1, 3, 1, 2))))
+    # At once: one commit, one segment.
+    store.put(events)
     assert store.flush(10)
     return store
 
