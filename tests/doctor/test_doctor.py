@@ -35,14 +35,16 @@ def only(findings, level):
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """A Python with nothing installed, and a directory to put broken packages in."""
+    """A Python with nothing installed, and the package's code without the metadata that stands beside it in a clone."""
     room = tmp_path_factory.mktemp("bare")
+    (room / "source").mkdir()
+    (room / "source/v14").symlink_to(SOURCE / "v14")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", room / "venv"], check=True)
     return room
 
 
 def ask(bare, *arguments, packages=None, **environment):
-    path = os.pathsep.join(map(str, filter(None, (SOURCE, packages))))
+    path = os.pathsep.join(map(str, filter(None, (bare / "source", packages))))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     done = subprocess.run(
         [bare / "venv/bin/python", "-m", "v14", "doctor", "--json", *arguments],
