@@ -96,7 +96,9 @@ class Record:
                 "max_events": options.recall_max_events,
                 "budget_tokens": options.recall_budget_tokens,
             },
-            "recalled": [_event(event, votes.get(event.id)) for event in plan.events],
+            "recalled": [
+                described(event, votes.get(event.id)) | {"token_ids": list(event.token_ids)} for event in plan.events
+            ],
             "reason": plan.reason,
             "spans": [_span(span) for span in list(self.standing.values())],
             "ms": {part: round(spent * 1e3, 3) for part, spent in dict(self.seconds).items()},
@@ -120,7 +122,8 @@ def _span(span: Standing) -> dict[str, Any]:
     return vars(span) | {"event_ids": list(span.event_ids), "composed": list(span.composed)}
 
 
-def _event(event: Event, vote: float | None) -> dict[str, Any]:
+def described(event: Event, vote: float | None) -> dict[str, Any]:
+    """What is told of a recalled event beside its words, as plain values; `vote` is None where none led to it."""
     return {
         "id": event.id,
         "namespace": event.namespace,
@@ -128,7 +131,6 @@ def _event(event: Event, vote: float | None) -> dict[str, Any]:
         "role": event.role,
         "said_at": event.said_at,
         "num_tokens": event.num_tokens,
-        "token_ids": list(event.token_ids),
         "vote": vote,
     }
 

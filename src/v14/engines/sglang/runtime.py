@@ -22,6 +22,7 @@ from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
 from v14.engines.sglang.ticket import KEY, Ticket
 from v14.engines.sglang.timing import Timer
+from v14.explain import described
 from v14.memory import Memory, Session
 from v14.recall.cue import build_cue, gather
 from v14.reinstate.layout import Layout
@@ -234,17 +235,8 @@ class Runtime:
             "id": reading.session.account.request_id,
             "span_tokens": len(spanned) - len(reading.token_ids),
             "recalled": [
-                {
-                    "id": event.id,
-                    "namespace": event.namespace,
-                    "chat_id": event.chat_id,
-                    "role": event.role,
-                    "said_at": event.said_at,
-                    "num_tokens": event.num_tokens,
-                    "vote": votes.get(event.id),
-                    "why": why.get(event.id),
-                    "text": self.scheduler.tokenizer.decode(list(event.token_ids)),
-                }
+                described(event, votes.get(event.id))
+                | {"why": why.get(event.id), "text": self.scheduler.tokenizer.decode(list(event.token_ids))}
                 for event in plan.events
             ],
             "votes": [{"id": vote.event_id, "value": vote.value} for vote in plan.votes],
