@@ -140,17 +140,17 @@ class Runtime:
         cue, reading.cue = reading.cue, None
         original, reading.original = reading.original, None
         assert cue is not None
-        plan, report = self._plan(reading, cue)
+        plan, vote_ms = self._plan(reading, cue)
         if not plan.events:
             reading.session.record(reading.token_ids, reading.placements)
             if reading.recording is not None:
                 reading.recording.forget_heads()
-            req.customized_info = {**(req.customized_info or {}), KEY: [report]}
+            req.customized_info = {**(req.customized_info or {}), KEY: [self._report(reading, plan, vote_ms)]}
             return
         placements = reading.session.placed(reading.layout, plan)
         again = self._reading(reading.ticket, reading.session, reading.token_ids, reading.layout, placements)
         again.session.record(again.token_ids, again.placements)
-        again.report = report
+        again.report = self._report(again, plan, vote_ms)
         self._expect(original, again)
         reading.again = again
         self.ended[req.rid] = original
@@ -214,8 +214,8 @@ class Runtime:
             start=reading.new_position,
         )
 
-    def _plan(self, reading: Reading, cue: Cue) -> tuple[Plan, dict[str, Any]]:
-        """Vote and plan; also what the client is told about it."""
+    def _plan(self, reading: Reading, cue: Cue) -> tuple[Plan, float]:
+        """The plan, and the milliseconds that it took."""
         started, account = time.perf_counter(), reading.session.account
         with account.clock.measure("wait"):
             if reading.cue_copied is not None:
@@ -224,16 +224,15 @@ class Runtime:
         room = self.scheduler.max_req_len - len(reading.sequence.token_ids) - reading.ticket.max_new_tokens - 1
         plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
         account.clock.add("probe", time.perf_counter() - account.opened)
-        return plan, self._report(reading, plan, (time.perf_counter() - started) * 1e3)
+        return plan, (time.perf_counter() - started) * 1e3
 
     def _report(self, reading: Reading, plan: Plan, vote_ms: float) -> dict[str, Any]:
-        placements = reading.session.placed(reading.layout, plan)
-        spanned = reading.session.sequence(reading.token_ids, placements).token_ids
+        """What the client is told, of a request that is read as `reading` says."""
         votes = {vote.event_id: vote.value for vote in plan.votes}
         why = dict(zip((event.id for event in plan.events), plan.why, strict=False))
         return {
             "id": reading.session.account.request_id,
-            "span_tokens": len(spanned) - len(reading.token_ids),
+            "span_tokens": len(reading.sequence.token_ids) - len(reading.token_ids),
             "recalled": [
                 described(event, votes.get(event.id))
                 | {"why": why.get(event.id), "text": self.scheduler.tokenizer.decode(list(event.token_ids))}
