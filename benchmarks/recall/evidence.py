@@ -10,9 +10,10 @@ from benchmarks.recall.chats import Case
 from benchmarks.recall.reading import Reader
 from benchmarks.recall.table import Row
 from benchmarks.recall.told import Told
-from v14.recall.plan import make_plan
+from v14.recall.ballot import Ballot
+from v14.recall.plan import MAX_WEIGHED, make_plan
 from v14.recall.space import Space
-from v14.types import Cue, Vote
+from v14.types import Cue
 
 TOP = 5
 """Evidence counts when it is among so many best events, and text RAG shows as many."""
@@ -51,12 +52,15 @@ def _look(reader: Reader, told: Told, rankers: Mapping[str, Ranker], case: Case,
     layout = session.layout(ids)
     cue = reader.cue(ids, layout.new_start)
     space = reader.memory.space(session.namespace)
-    votes = space.votes(cue)
-    alone = make_plan(votes, space.lookup, options, ids, options.recall_budget_tokens, order=space.index.order)
-    with _voted(space, cue, votes):
+    ballot = space.votes(cue)
+    best = ballot.best(MAX_WEIGHED)
+    alone = make_plan(
+        best, space.lookup, options, ids, options.recall_budget_tokens, order=space.index.order, votes=ballot.of
+    )
+    with _voted(space, cue, ballot):
         plan = session.plan(cue, ids, layout)
     order = list(told.texts)
-    ranked = {VOTERS: [vote.event_id for vote in votes[:num]]}
+    ranked = {VOTERS: [vote.event_id for vote in best[:num]]}
     ranked |= {name: [order[place] for place in ranker.rank(case.question, num)] for name, ranker in rankers.items()}
     return Found(
         case=case,
@@ -69,7 +73,7 @@ def _look(reader: Reader, told: Told, rankers: Mapping[str, Ranker], case: Case,
 
 
 @contextmanager
-def _voted(space: Space, cue: Cue, votes: list[Vote]) -> Iterator[None]:
+def _voted(space: Space, cue: Cue, votes: Ballot) -> Iterator[None]:
     """Votes for this cue are known inside: among ten thousand events they take longer than anything else."""
     vote = space.votes
     with patch.object(space, "votes", lambda asked: votes if asked is cue else vote(asked)):

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -29,7 +29,8 @@ from v14.explain import Account, Records
 from v14.home import SharedHome
 from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
-from v14.recall.plan import TRACED_VOTES, make_plan
+from v14.recall.ballot import Ballot
+from v14.recall.plan import MAX_WEIGHED, TRACED_VOTES, make_plan
 from v14.recall.space import Reach, Space, Spaces
 from v14.reinstate.cost import CostBook, Way
 from v14.reinstate.journal import Journal
@@ -244,13 +245,14 @@ class Session:
         with self.clock.measure("load"):
             reach = self.reach
         with self.clock.measure("vote"):
-            votes = reach.votes(cue)
-        placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
-        candidates = [vote for vote in votes if vote.event_id not in placed]
+            ballot = reach.votes(cue)
+            placed = {event_id for placement in layout.placements for event_id in placement.event_ids}
+            candidates = ballot.best(MAX_WEIGHED, without=placed)
+        votes = _but(placed, ballot)
         with self.clock.measure("choose"):
-            plan = self._chosen(candidates, reach, token_ids, layout, budget)
+            plan = self._chosen(candidates, votes, reach, token_ids, layout, budget)
             while self._drop_expired(plan.events):
-                plan = self._chosen(candidates, reach, token_ids, layout, budget)
+                plan = self._chosen(candidates, votes, reach, token_ids, layout, budget)
         for namespace, ids in _by_namespace(plan.events).items():
             self.memory.store.touch(namespace, ids, time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
@@ -268,11 +270,17 @@ class Session:
         self.account.decided(self.namespace, token_ids, layout.new_start, plan, options, weights)
 
     def _chosen(
-        self, candidates: Sequence[Vote], reach: Reach, token_ids: Sequence[int], layout: Layout, budget_tokens: int
+        self,
+        candidates: Sequence[Vote],
+        votes: Callable[[Collection[str]], Mapping[str, float]],
+        reach: Reach,
+        token_ids: Sequence[int],
+        layout: Layout,
+        budget_tokens: int,
     ) -> Plan:
         options, overlap = self.memory.profile.options, reach.overlap(token_ids[layout.new_start :])
         return make_plan(
-            candidates, reach.lookup, options, token_ids, budget_tokens, order=reach.order, overlap=overlap
+            candidates, reach.lookup, options, token_ids, budget_tokens, order=reach.order, overlap=overlap, votes=votes
         )
 
     def _drop_expired(self, events: Sequence[Event]) -> bool:
@@ -376,6 +384,11 @@ class Session:
                     space.add(event, trace.keys[slots])
             memory.journal.wrote(self.account.request_id, self.namespace, [event.id for event, _ in new])
         return len(new)
+
+
+def _but(placed: Collection[str], ballot: Ballot) -> Callable[[Collection[str]], Mapping[str, float]]:
+    """The votes of events but those that stand in the conversation already."""
+    return lambda ids: ballot.of(set(ids) - set(placed))
 
 
 def _by_namespace(events: Iterable[Event]) -> dict[str, list[str]]:

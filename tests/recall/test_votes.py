@@ -1,5 +1,8 @@
 """Votes: the batched path against the naive twin, the index against both, on odd sizes."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -39,6 +42,11 @@ def make_voters(calibration: str, dim: int, generator: torch.Generator) -> Voter
     return Voters(heads=HEADS, weights=(1.0, 0.5, 2.0, 0.25, 1.5), calibration=calibration, null=null)
 
 
+def values(index: Index, cue: Cue) -> dict[str, float]:
+    """The votes of all events."""
+    return {vote.event_id: vote.value for vote in index.votes(cue).best(len(index))}
+
+
 def make_event(num_tokens: int, salt: int) -> Event:
     return Event(namespace="n", chat_id="c", role="user", said_at=float(salt), token_ids=(salt, *range(1, num_tokens)))
 
@@ -63,7 +71,7 @@ def test_index_votes_as_the_naive_twin(lengths, num_cue, half_dim, calibration, 
         keys = voter_keys(torch.randn(3, length, 2, dim, generator=generator), geometry, voters)
         index.add(event.id, keys)
         expected[event.id] = naive.vote(cue, keys, geometry, voters, SHARE_FLOOR)
-    found = index.votes(cue)
+    found = index.votes(cue).best(len(index))
     assert {vote.event_id for vote in found} == set(expected)
     assert [vote.value for vote in found] == sorted((vote.value for vote in found), reverse=True)
     for vote in found:
@@ -89,7 +97,7 @@ def test_an_index_does_not_remember_what_was_removed(order, kept, seed):
         fresh.add(events[number].id, keys[number])
     assert len(worn) == len(kept)
     assert {e.id for e in events if e.id in worn} == {events[n].id for n in kept}
-    left, right = ({v.event_id: v.value for v in index.votes(cue)} for index in (worn, fresh))
+    left, right = (values(index, cue) for index in (worn, fresh))
     assert left == pytest.approx(right, abs=1e-6)
     if kept:
         with pytest.raises(KeyError):
@@ -103,9 +111,9 @@ def test_index_chunks_agree(monkeypatch):
     for n in range(40):
         index.add(make_event(11, n).id, voter_keys(torch.randn(3, 11, 2, 8, generator=generator), geometry, voters))
     cue = make_cue(len(HEADS), 6, 8, generator)
-    whole = {v.event_id: v.value for v in index.votes(cue)}
+    whole = values(index, cue)
     monkeypatch.setattr("v14.recall.index.CHUNK_SCORES", 700)
-    assert {v.event_id: v.value for v in index.votes(cue)} == pytest.approx(whole, abs=1e-6)
+    assert values(index, cue) == pytest.approx(whole, abs=1e-6)
     assert index.num_bytes >= 40 * 5 * 11 * 8 * 4
 
 
@@ -196,3 +204,35 @@ def test_cue_sees_only_its_window_and_the_past():
         build_cue(queries, keys[:, :11], geometry, voters, first_query=9, start=9)
     with pytest.raises(ValueError, match="do not fit"):
         build_cue(queries[:0], keys, geometry, voters, first_query=9, start=9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    head=st.integers(0, 9),
+    part=st.integers(1, 7),
+    late=st.integers(0, 6),
+    sinks=st.booleans(),
+    chunk=st.sampled_from([1, 200, 1 << 25]),
+    seed=st.integers(0, 2**31),
+)
+def test_a_cue_is_that_of_each_voter_alone(head, part, late, sinks, chunk, seed):
+    """Layers of three kinds at once, whatever fits into a step; a cue may hold the last tokens only."""
+    generator = torch.Generator().manual_seed(seed)
+    dim, late = 8, min(late, part - 1)
+    geometry, voters = make_geometry(dim), make_voters("subtract", dim, generator)
+    voters = replace(voters, sinks=tuple(torch.randn(len(HEADS), generator=generator).tolist()) if sinks else ())
+    queries = torch.randn(len(HEADS), part - late, dim, generator=generator)
+    keys = torch.randn(5, head + part, dim, generator=generator)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("v14.recall.cue.CHUNK", chunk)
+        cue = build_cue(queries, keys, geometry, voters, first_query=head + late, start=head)
+    for voter, (layer_index, _) in enumerate(HEADS):
+        layer = geometry.layers[geometry.slot(layer_index)]
+        row = int(voters.key_rows(geometry)[voter])
+        for t, query in enumerate(queries[voter]):
+            last = head + late + t
+            first = 0 if layer.window is None else max(0, last + 1 - layer.window)
+            scores = [float(query.double() @ key.double()) * layer.scaling for key in keys[row, first : last + 1]]
+            offered = scores + ([voters.sinks[voter]] if sinks else [])
+            assert float(cue.context_lse[voter, t]) == pytest.approx(math.log(sum(map(math.exp, offered))), abs=1e-5)
+            torch.testing.assert_close(cue.queries[voter, t], rotate(query, layer.rotary, -head))

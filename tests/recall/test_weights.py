@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.recall.test_votes import HEADS, make_cue, make_event, make_geometry, make_voters
+from tests.recall.test_votes import HEADS, make_cue, make_event, make_geometry, make_voters, values
 from v14.recall.index import Index
 from v14.recall.votes import SHARE_FLOOR, voter_keys
 from v14.types import Cue
@@ -28,12 +28,12 @@ def world(calibration, seed, num_cue, lengths, dim=8):
 )
 def test_subtracted_votes_are_the_sum_of_their_tokens(seed, num_cue, lengths):
     index, voters, cue, ids = world("subtract", seed, num_cue, lengths)
-    values = {vote.event_id: vote.value for vote in index.votes(cue)}
+    votes = values(index, cue)
     taken = dict(zip(index.shares(cue)[0], index.null_shares() @ torch.tensor(voters.weights), strict=True))
     for event_id in ids:
         weights = index.token_weights(cue, event_id)
         assert weights.shape == (num_cue,)
-        assert float(weights.sum()) == pytest.approx(values[event_id] + float(taken[event_id]), abs=1e-5)
+        assert float(weights.sum()) == pytest.approx(votes[event_id] + float(taken[event_id]), abs=1e-5)
 
 
 def test_log_ratio_votes_follow_their_tokens_slope():

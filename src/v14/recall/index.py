@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import torch
 
 from v14.geometry import Geometry
+from v14.recall.ballot import Votes
 from v14.recall.voters import Voters
 from v14.recall.votes import scalings, shares, votes
 from v14.recall.weights import token_weights
-from v14.types import Cue, Vote
+from v14.types import Cue
 
 SLOT_STEP = 16
 """Events are padded to a multiple of this many tokens; those of one padded length share a bucket."""
@@ -105,12 +106,11 @@ class Index:
         if not bucket.ids:
             del self._buckets[slots]
 
-    def votes(self, cue: Cue) -> list[Vote]:
-        """The votes of all events, strongest first."""
+    def votes(self, cue: Cue) -> Votes:
+        """The votes of the events that are here now."""
         ids, share = self.shares(cue)
-        values = votes(share, self.null_shares(), self._voters).tolist()
-        found = [Vote(event_id=event_id, value=value) for event_id, value in zip(ids, values, strict=True)]
-        return sorted(found, key=lambda vote: -vote.value)
+        places = {event_id: place for place, event_id in enumerate(ids)}
+        return Votes(votes(share, self.null_shares(), self._voters), ids, places.get)
 
     def shares(self, cue: Cue) -> tuple[list[str], torch.Tensor]:
         """Ids of all events and their shares `[N, V]`, not calibrated."""

@@ -1,7 +1,7 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 
 from v14.config import Options
@@ -33,12 +33,14 @@ def make_plan(
     *,
     order: Callable[[str], int] = lambda event_id: 0,
     overlap: Overlap | None = None,
+    votes: Callable[[Collection[str]], Mapping[str, float]] | None = None,
 ) -> Plan:
     """Choose the events to recall.
 
-    ranked: votes of the namespace, strongest first (`Index.votes`). lookup: events by id; a `KeyError` means that one
-    was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`). overlap: what
-    events share with each other and with the question; without it votes decide alone.
+    ranked: the `MAX_WEIGHED` best votes of what is read, strongest first (`Ballot.best`). votes: those of events that
+    others lead to (`Ballot.of`); without it only what is ranked is led to. lookup: events by id; a `KeyError` means
+    that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
+    overlap: what events share with each other and with the question; without it votes decide alone.
 
     Nothing is recalled unless the vote of an event that can be reaches `recall_floor`, and the best strength
     (`associations.strength`) `recall_sure` floors. Then it is every event whose strength reaches the floor and, as a
@@ -74,8 +76,8 @@ def make_plan(
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
     strengths = {event.id: value for value, _, event in weighed}
     found = {event.id: strengths[event.id] for event in chosen}
-    votes = {vote.event_id: vote.value for vote in ranked} if chosen and options.recall_max_linked else {}
-    linked = _linked(chosen, found, votes, can, overlap, unit, options.recall_max_linked, budget_tokens)
+    voted = votes or _among(ranked)
+    linked = _linked(chosen, found, voted, can, overlap, unit, options.recall_max_linked, budget_tokens)
     why = {vote.event_id: f"vote {vote.value:.3f}" for vote in above}
     for lead in linked:
         why[lead.event_id] = f"linked with {lead.source[:15]}, which shares {lead.shared:.2f} with it"
@@ -95,6 +97,12 @@ def make_plan(
             budget_tokens,
         ),
     )
+
+
+def _among(ranked: Sequence[Vote]) -> Callable[[Collection[str]], Mapping[str, float]]:
+    """The votes of those of some events that are ranked."""
+    known = {vote.event_id: vote.value for vote in ranked}
+    return lambda ids: {event_id: known[event_id] for event_id in ids if event_id in known}
 
 
 class _Can:
@@ -120,7 +128,7 @@ class _Can:
 def _linked(
     chosen: list[Event],
     found: dict[str, float],
-    votes: Mapping[str, float],
+    votes: Callable[[Collection[str]], Mapping[str, float]],
     can: _Can,
     overlap: Overlap,
     unit: float,
@@ -133,8 +141,12 @@ def _linked(
     strengths = dict(found)
     bar = LINKED_RATIO * max(found.values(), default=0.0)
     left = budget_tokens - sum(event.num_tokens for event in chosen)
+    voted: dict[str, float] = {}
     while len(taken) < num:
-        lead = next(iter(leads(strengths, votes, passed, overlap, unit)), None)
+        near = {event_id for source in strengths for event_id in overlap.led_to(source)}
+        if new := near - voted.keys():
+            voted |= votes(new)
+        lead = next(iter(leads(strengths, voted, passed, overlap, unit)), None)
         if lead is None or lead.strength < bar:
             break
         passed.add(lead.event_id)

@@ -11,12 +11,13 @@ import torch
 
 from v14.errors import TraceCorruptError, TraceNotKeptError
 from v14.geometry import Geometry
+from v14.recall.ballot import Ballot, Joint
 from v14.recall.index import Index
 from v14.recall.terms import Overlap, Terms
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
 from v14.store.contract import Store
-from v14.types import Cue, Event, Vote
+from v14.types import Cue, Event
 
 logger = logging.getLogger("v14")
 
@@ -60,8 +61,8 @@ class Space:
                 self.index.remove(event_id)
                 self.terms.remove(event_id)
 
-    def votes(self, cue: Cue) -> list[Vote]:
-        """The votes of all events, strongest first."""
+    def votes(self, cue: Cue) -> Ballot:
+        """The votes of all events that are here now."""
         with self.lock:
             return self.index.votes(cue)
 
@@ -107,13 +108,9 @@ class Reach:
         """Which of two events of one space came first."""
         return self._holder(event_id).index.order(event_id)
 
-    def votes(self, cue: Cue) -> list[Vote]:
-        """The votes of all events, strongest first, each event once."""
-        found: dict[str, Vote] = {}
-        for space in self._spaces.values():
-            for vote in space.votes(cue):
-                found.setdefault(vote.event_id, vote)
-        return sorted(found.values(), key=lambda vote: -vote.value)
+    def votes(self, cue: Cue) -> Ballot:
+        """The votes of all events, each event once."""
+        return Joint([space.votes(cue) for space in self._spaces.values()])
 
     def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
         """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
