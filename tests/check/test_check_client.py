@@ -55,4 +55,4 @@ def test_no_account_without_the_memory(metadata):
 
 
 def test_account_of_a_request_with_the_memory_off():
-    assert Account.parse({"v14": {"memory": "off", "recalled": []}}) == Account()
+    assert Account.parse({"v14": {"memory": "off", "recalled": []}}) == Account(memory="off")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from v14.check.client import Account, Recalled
 from v14.check.facts import SUBJECTS, Fact, generate
 from v14.check.pools import POOLS, WORDS
+from v14.check.related import chains, corrected
 from v14.check.scoring import contains, recalled
 from v14.check.suite import NUM_FACTS
 from v14.check.unrelated import chats, long_text, questions
@@ -28,6 +29,24 @@ def test_facts_differ_and_give_nothing_away(seed):
         assert sum(contains(other.statement, [fact.value]) for other in facts) == 1, fact
         assert not set("{}|") & set(fact.statement + fact.question)
     assert sum(fact.paraphrased for fact in facts[:NUM_FACTS]) == NUM_FACTS // 2
+
+
+@given(SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_related_facts_take_every_statement_and_share_no_value(seed):
+    taken = [fact.value for fact in generate(seed, len(SUBJECTS))]
+    once, twice = corrected(seed, taken)
+    tied = chains(seed, [*taken, *(v for fact in (*once, *twice) for v in (fact.value, *fact.outdated))])
+    assert [len(fact.statements) for fact in (*once, *twice, *tied)] == [2] * 6 + [3] * 6 + [2] * 6
+    values = [fact.value for fact in (*once, *twice, *tied)] + [v for fact in (*once, *twice) for v in fact.outdated]
+    assert len({value.lower() for value in (*values, *taken)}) == len(values) + len(taken)
+    for fact in (*once, *twice, *tied):
+        assert [contains(text, [fact.value]) for text in fact.statements] == [False] * (len(fact.statements) - 1) + [
+            True
+        ]
+        assert not contains(fact.question, [fact.value, *fact.outdated])
+        assert not set("{}|") & set("".join(fact.statements) + fact.question)
+    assert corrected(seed, taken) == (once, twice)
 
 
 @given(SEEDS, st.integers(1, len(SUBJECTS)))

@@ -5,6 +5,8 @@ import pytest
 from tests.check.fake_server import FakeModel, serve
 from v14.check import suite
 from v14.check.client import ChatClient
+from v14.check.document import document
+from v14.check.picture import picture
 from v14.check.rows import Report
 from v14.check.run import check_url, passed
 from v14.check.suite import NUM_FACTS, Suite
@@ -34,6 +36,15 @@ def test_perfect_memory_has_every_row_right(seed):
     assert rows["timed_recalling"] == 7
     assert rows["failed_requests"] == 0
     assert rows["long_prompt_tokens"] > 1700
+    assert rows["facts_after_chats"] == rows["right_event_recalled_after_chats"] == NUM_FACTS
+    assert rows["unrelated_after_chats"] == 10
+    for name in ("corrected_once", "corrected_twice", "two_step"):
+        assert rows[name] == rows[f"{name}_same_chat"] == 6, name
+    assert rows["two_step_recalled"] == 6
+    assert rows["document_fact"] == rows["document_fact_same_chat"] == 1
+    assert rows["document_tokens"] > 900
+    assert 0 < rows["document_read"] <= rows["document_stored"]
+    assert all(rows[f"prefix_{moment}"] > 0 for moment in ("cold", "right_behind", "after_pause", "cold_off"))
     assert all(rows[name] > 0 for name in ("first_token_on", "first_token_off", "decode_on", "decode_off"))
 
 
@@ -44,6 +55,8 @@ def test_without_memory_nothing_is_remembered_and_the_ceiling_stays(monkeypatch)
     assert rows["facts_same_chat"] == NUM_FACTS
     assert rows["unrelated"] == 10
     assert (rows["four_at_once"], rows["long_prompt"], rows["dropped_stream"]) == (0, 0, 0)
+    assert (rows["corrected_once"], rows["corrected_twice"], rows["two_step"], rows["document_fact"]) == (0, 0, 0, 0)
+    assert (rows["corrected_once_same_chat"], rows["two_step_same_chat"]) == (6, 6)
     assert "timed_recalling" not in rows
 
 
@@ -76,7 +89,8 @@ def test_rows_that_need_a_server_of_their_own_are_named_as_skipped():
     with serve(FakeModel("good")) as url:
         report = check_url(url, seed=0, phase=quiet)
     skipped = {"facts_after_restart", "right_event_recalled_after_restart", "unrelated_after_restart",
-               "unrelated_recalling_after_restart", "bytes_per_token", "tracebacks"}  # fmt: skip
+               "unrelated_recalling_after_restart", "bytes_per_token", "store_bytes", "store_events", "store_tokens",
+               "tracebacks", "picture", "picture_same_chat", "accept_length"}  # fmt: skip
     assert set(report.skipped) == skipped
     assert not skipped & {row["name"] for row in report.to_json()["rows"]}
     assert passed(report)
@@ -93,3 +107,39 @@ def test_failing_requests_are_wrong_answers_while_the_server_lives_and_the_end_w
         asking.alive = lambda: False
         with pytest.raises(CheckError, match="500"):
             asking.ask()
+
+
+class Forgetful(FakeModel):
+    """Recalls the first of what it should, and no more."""
+
+    def _recall(self, events, question):
+        return super()._recall(events, question)[:1]
+
+
+def test_an_outdated_value_is_no_right_answer_and_one_of_two_statements_not_both():
+    rows = values(Forgetful("good"))
+    assert rows["corrected_once"] == rows["corrected_twice"] == rows["two_step"] == rows["two_step_recalled"] == 0
+    assert rows["facts"] == NUM_FACTS
+
+
+@pytest.mark.parametrize(("pictures", "right"), [("none", None), ("forgotten", None), ("remembered", 1)])
+def test_a_picture_is_asked_about_where_it_is_taken_and_remembered(pictures, right):
+    report = Report(model="fake", seed=3)
+    with serve(FakeModel("good", pictures=pictures)) as url:
+        picture(Suite(client=ChatClient(url=url), report=report))
+    assert report.value("picture") == right
+    assert report.value("picture_same_chat") == (None if pictures == "none" else 1)
+    said = {"none": "takes no pictures", "forgotten": "served without memory", "remembered": ""}[pictures]
+    assert said in report.skipped.get("picture", "")
+
+
+def test_what_the_server_says_of_itself_decides_about_rows():
+    report = Report(model="fake", seed=4)
+    info = {"max_req_input_len": 1000, "internal_states": [{"avg_spec_accept_length": 2.5}]}
+    with serve(FakeModel("good", info=info)) as url:
+        suite = Suite(client=ChatClient(url=url), report=report)
+        suite.accept_length()
+        document(suite)
+    assert report.value("accept_length") == 2.5
+    assert "takes 1000" in report.skipped["document_stored"]
+    assert report.value("document_fact") is None

@@ -1,5 +1,6 @@
 """A small chat client: the OpenAI chat API with the memory's headers and its account of what it recalled."""
 
+import contextlib
 import http.client
 import json
 import time
@@ -14,7 +15,7 @@ from v14.errors import CheckError
 NAMESPACE_HEADER = "X-V14-Namespace"
 MEMORY_HEADER = "X-V14-Memory"
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +30,14 @@ class Recalled:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What the memory says it did for one request: `votes` best first, `floor` the lowest vote that recalls."""
+    """What the memory says it did for one request: `votes` best first, `floor` the lowest vote that recalls, `memory`
+    the mode that the request was served in."""
 
     recalled: tuple[Recalled, ...] = ()
     votes: tuple[float, ...] = ()
     floor: float | None = None
     reason: str = ""
+    memory: str = ""
 
     @classmethod
     def parse(cls, metadata: Any) -> "Account | None":
@@ -47,7 +50,13 @@ class Account:
             for event in data.get("recalled", ())
         )
         votes = tuple(vote["value"] for vote in data.get("votes", ()))
-        return cls(recalled=recalled, votes=votes, floor=data.get("floor"), reason=data.get("reason", ""))
+        return cls(
+            recalled=recalled,
+            votes=votes,
+            floor=data.get("floor"),
+            reason=data.get("reason", ""),
+            memory=data.get("memory", ""),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +157,21 @@ class ChatClient:
     def model(self) -> str:
         """The name of the served model."""
         return str(self._json("GET", "/v1/models")["data"][0]["id"])
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the server says of itself and its model, as far as it does (`/server_info`, `/model_info`)."""
+        found: dict[str, Any] = {}
+        # Of the two names of each route, older versions of SGLang know the longer one alone.
+        for names in (("/server_info", "/get_server_info"), ("/model_info", "/get_model_info")):
+            for name in names:
+                with contextlib.suppress(CheckError):
+                    found |= self.get(name)
+                    break
+        return found
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A JSON object of the server's. Raises `CheckError`."""
+        return self._json("GET", path)
 
     def healthy(self) -> bool:
         """Whether the server says that it can answer."""

@@ -1,12 +1,20 @@
 """The check's result: rows that count right answers or give a measured value, and their JSON form."""
 
+import contextlib
+import os
 import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
+import torch
+
 import v14
+from v14.check.reference import COLUMNS, FIGURES, MACHINE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,7 @@ class Report:
     seed: int
     rows: list[Count | Measure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    began: float = field(default_factory=time.time)
 
     def count(self, name: str, right: int, of: int) -> None:
         """Add a row of right answers."""
@@ -72,9 +81,33 @@ class Report:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """The whole report; rows that were skipped are not in it."""
-        rows = [row.to_json() for row in self.rows]
-        return {"model": self.model, "seed": self.seed, "versions": versions(), "rows": rows}
+        """The whole report: rows, why others are missing, where and when, and what another system reports."""
+        return {
+            "model": self.model,
+            "seed": self.seed,
+            "began": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.time() - self.began, 1),
+            "machine": machine(),
+            "versions": versions(),
+            "rows": [row.to_json() for row in self.rows],
+            "skipped": self.skipped,
+            "other_system": {"machine": MACHINE, "columns": list(COLUMNS), "rows": FIGURES},
+        }
+
+
+def machine() -> Mapping[str, Any]:
+    """What the check ran on: processor, cores, how busy they were in the last minute, GPU."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": _processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "gpu": gpu}
+
+
+def _processor() -> str:
+    """The processor's name as Linux has it, else its architecture."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def versions() -> Mapping[str, str]:

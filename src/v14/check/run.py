@@ -5,11 +5,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from v14.check.client import ChatClient
+from v14.check.document import document
+from v14.check.picture import picture
+from v14.check.prefix import prefix_cache
+from v14.check.relations import corrections, two_steps
 from v14.check.rows import Report
 from v14.check.server import Server
-from v14.check.suite import AFTER_RESTART, Phase, Suite
+from v14.check.suite import AFTER_CHATS, AFTER_RESTART, Phase, Suite
 from v14.errors import CheckError
 from v14.store.view import views
+
+MB = 1e6
+STORE_ROWS = ("store_bytes", "store_events", "store_tokens", "bytes_per_token")
 
 
 def check_directory(model_dir: Path, *, seed: int, work: Path, phase: Phase, arguments: Sequence[str] = ()) -> Report:
@@ -26,7 +33,6 @@ def check_directory(model_dir: Path, *, seed: int, work: Path, phase: Phase, arg
         _start(server, phase, "start the server")
         suite = _suite(server.url, report, phase, lambda: server.running)
         _first_half(suite)
-        suite.chats()
         server.stop()
         _start(server, phase, "restart the server")
         suite.client = _client(server.url, suite.client.namespace)
@@ -49,7 +55,7 @@ def check_url(url: str, *, seed: int, phase: Phase) -> Report:
     _failures(suite)
     again = ("facts", "right_event_recalled", "unrelated", "unrelated_recalling")
     report.skip("needs a server of its own, to restart it", *(name + AFTER_RESTART for name in again))
-    report.skip("needs the store's directory", "bytes_per_token")
+    report.skip("needs the store's directory", *STORE_ROWS)
     report.skip("needs the server's log", "tracebacks")
     return report
 
@@ -64,13 +70,22 @@ def _first_half(suite: Suite) -> None:
     suite.ask()
     suite.ask_without_memory()
     suite.unrelated(baseline=True)
+    suite.chats()
+    suite.ask(AFTER_CHATS)
+    suite.unrelated(AFTER_CHATS, baseline=False)
 
 
 def _second_half(suite: Suite) -> None:
     suite.four_at_once()
     suite.long_prompt()
     suite.dropped_stream()
+    corrections(suite)
+    two_steps(suite)
+    picture(suite)
     suite.speed()
+    prefix_cache(suite)
+    document(suite)
+    suite.accept_length()
 
 
 def _suite(url: str, report: Report, phase: Phase, alive: Callable[[], bool]) -> Suite:
@@ -96,6 +111,10 @@ def _store_size(report: Report, home: Path) -> None:
     stores = views(home)
     num_tokens = sum(store.num_tokens for store in stores)
     if num_tokens:
-        report.measure("bytes_per_token", sum(store.num_bytes for store in stores) / num_tokens, "bytes/token")
+        num_bytes = sum(store.num_bytes for store in stores)
+        report.measure("store_bytes", num_bytes / MB, "MB")
+        report.measure("store_events", sum(store.num_events for store in stores), "events")
+        report.measure("store_tokens", num_tokens, "tokens")
+        report.measure("bytes_per_token", num_bytes / num_tokens, "bytes/token")
     else:
-        report.skip("nothing was stored", "bytes_per_token")
+        report.skip("nothing was stored", *STORE_ROWS)

@@ -23,7 +23,12 @@ def _whole(value: str) -> str:
 
 def recalled(account: Account | None, fact: Fact) -> bool:
     """Whether the event in which the user told the fact is among those that the reply was given with."""
+    return recalls(account, fact.statement)
+
+
+def recalls(account: Account | None, statement: str) -> bool:
+    """Whether an event in which the user said this is among those that the reply was given with."""
     if account is None:
         return False
-    told = " ".join(fact.statement.split())
+    told = " ".join(statement.split())
     return any(event.role == "user" and told in " ".join(event.text.split()) for event in account.recalled)

@@ -1,11 +1,11 @@
 """The questions of the check, asked one row after the other through one client."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from v14.check import speed, unrelated
 from v14.check.client import ChatClient, Message, Reply
@@ -16,6 +16,7 @@ from v14.config import Mode
 from v14.errors import CheckError
 
 NUM_FACTS = 30
+NUM_SPARE = 7
 TELL_TOKENS = 24
 ANSWER_TOKENS = 48
 DROP_PATIENCE_S = 15.0
@@ -24,6 +25,7 @@ NUM_CLIENTS = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+AFTER_CHATS = "_after_chats"
 AFTER_RESTART = "_after_restart"
 
 Step = Callable[[], None]
@@ -61,7 +63,7 @@ class Suite:
 
     @cached_property
     def spare_facts(self) -> list[Fact]:
-        """Six further facts, those first that the model answers when they stand in the same chat.
+        """`NUM_SPARE` further facts, those first that the model answers when they stand in the same chat.
 
         Single-question rows would otherwise measure the model more than the memory.
         """
@@ -69,20 +71,39 @@ class Suite:
         step = self.phase("facts for the single rows", len(spare))
         answered: list[Fact] = []
         for fact in spare:
-            if len(answered) < 6 and self._right(self._same_chat(fact), fact):
+            if len(answered) < NUM_SPARE and self._right(self._same_chat(fact), fact):
                 answered.append(fact)
             step()
-        return (answered + [fact for fact in spare if fact not in answered])[:6]
+        return (answered + [fact for fact in spare if fact not in answered])[:NUM_SPARE]
+
+    @cached_property
+    def served(self) -> Mapping[str, Any]:
+        """What the server says of itself and its model."""
+        return self.client.facts()
+
+    def room_tokens(self) -> int | None:
+        """The longest prompt that the server takes, in tokens; None where it does not say."""
+        found = self.served.get("max_req_input_len")
+        return found if isinstance(found, int) else None
+
+    def accept_length(self) -> None:
+        """Row `accept_length`: tokens that one pass of speculative decoding gives, over all of this run."""
+        states = self.client.facts().get("internal_states") or [{}]
+        length = states[0].get("avg_spec_accept_length") if isinstance(states[0], dict) else None
+        if length is None:
+            self.report.skip("not served with speculative decoding", "accept_length")
+        else:
+            self.report.measure("accept_length", float(length), "tokens")
 
     def tell(self) -> None:
         """Tell every fact in a chat of its own."""
         step = self.phase("tell the facts", NUM_FACTS)
-        self._each(lambda fact: self._chat(user(fact.statement), max_tokens=TELL_TOKENS), self.facts, step)
+        self.each(lambda fact: self.say(user(fact.statement), max_tokens=TELL_TOKENS), self.facts, step)
 
     def ask(self, suffix: str = "") -> None:
         """Rows `facts` and `right_event_recalled`: each question in a new chat."""
         step = self.phase("ask the facts" + suffix.replace("_", " "), NUM_FACTS)
-        replies = self._each(lambda fact: self._chat(user(fact.question)), self.facts, step)
+        replies = self.each(lambda fact: self.say(user(fact.question)), self.facts, step)
         answered = list(zip(replies, self.facts, strict=True))
         self.report.count("facts" + suffix, sum(self._right(*pair) for pair in answered), NUM_FACTS)
         found = sum(recalled(reply.account, fact) for reply, fact in answered)
@@ -91,9 +112,9 @@ class Suite:
     def ask_without_memory(self) -> None:
         """Rows `facts_same_chat`, the model's own ceiling, and `facts_memory_off`."""
         step = self.phase("ask with the memory off", 2 * NUM_FACTS)
-        same_chat = self._each(lambda fact: self._right(self._same_chat(fact), fact), self.facts, step)
-        nothing = self._each(
-            lambda fact: self._right(self._chat(user(fact.question), memory="off"), fact), self.facts, step
+        same_chat = self.each(lambda fact: self._right(self._same_chat(fact), fact), self.facts, step)
+        nothing = self.each(
+            lambda fact: self._right(self.say(user(fact.question), memory="off"), fact), self.facts, step
         )
         self.report.count("facts_same_chat", sum(same_chat), NUM_FACTS)
         self.report.count("facts_memory_off", sum(nothing), NUM_FACTS)
@@ -107,7 +128,7 @@ class Suite:
         step = self.phase("unrelated questions" + suffix.replace("_", " "), len(questions) * (1 + baseline))
 
         def answers(memory: Mode) -> tuple[list[Reply], int]:
-            replies = self._each(lambda question: self._chat(user(question.text), memory=memory), questions, step)
+            replies = self.each(lambda question: self.say(user(question.text), memory=memory), questions, step)
             right = [contains(r.text, question.accepted) for r, question in zip(replies, questions, strict=True)]
             return replies, sum(right)
 
@@ -122,7 +143,7 @@ class Suite:
         """Forty chats about other things."""
         openings = unrelated.chats(self.seed)
         step = self.phase("unrelated chats", len(openings))
-        self._each(lambda opening: self._chat(user(opening), max_tokens=TELL_TOKENS), openings, step)
+        self.each(lambda opening: self.say(user(opening), max_tokens=TELL_TOKENS), openings, step)
 
     def four_at_once(self) -> None:
         """Row `four_at_once`: four clients, each tells a fact and asks for it in a new chat."""
@@ -130,18 +151,18 @@ class Suite:
         step = self.phase("four at once", len(facts))
 
         def tell_and_ask(fact: Fact) -> bool:
-            self._chat(user(fact.statement), max_tokens=TELL_TOKENS)
-            return self._right(self._chat(user(fact.question)), fact)
+            self.say(user(fact.statement), max_tokens=TELL_TOKENS)
+            return self._right(self.say(user(fact.question)), fact)
 
-        self.report.count("four_at_once", sum(self._each(tell_and_ask, facts, step)), len(facts))
+        self.report.count("four_at_once", sum(self.each(tell_and_ask, facts, step)), len(facts))
 
     def long_prompt(self) -> None:
         """Row `long_prompt`: a fact in the middle of about 2,000 tokens, asked for in another chat."""
         fact = self.spare_facts[4]
         step = self.phase("long prompt", 2)
-        told = self._chat(user(unrelated.long_text(self.seed, fact.statement)), max_tokens=TELL_TOKENS)
+        told = self.say(user(unrelated.long_text(self.seed, fact.statement)), max_tokens=TELL_TOKENS)
         step()
-        right = self._right(self._chat(user(fact.question)), fact)
+        right = self._right(self.say(user(fact.question)), fact)
         step()
         self.report.count("long_prompt", right, 1)
         self.report.measure("long_prompt_tokens", told.prompt_tokens, "tokens")
@@ -157,10 +178,10 @@ class Suite:
         try:
             self.client.stream(message, max_tokens=256, drop_after=1)
         except CheckError as error:
-            self._note(error)
+            self.note(error)
         step()
         deadline = time.monotonic() + DROP_PATIENCE_S
-        while not (found := recalled(self._chat(user(fact.question), memory="read").account, fact)):
+        while not (found := recalled(self.say(user(fact.question), memory="read").account, fact)):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.5)
@@ -178,7 +199,7 @@ class Suite:
         if result.accounted:
             self.report.count("timed_recalling", result.recalling, result.accounted)
 
-    def _each(self, ask: Callable[[Item], Result], items: Iterable[Item], step: Step) -> list[Result]:
+    def each(self, ask: Callable[[Item], Result], items: Iterable[Item], step: Step) -> list[Result]:
         """`ask` of every item, `NUM_CLIENTS` side by side; results in the order of the items."""
 
         def counted(item: Item) -> Result:
@@ -191,20 +212,21 @@ class Suite:
 
     def _same_chat(self, fact: Fact) -> Reply:
         told = [*user(fact.statement), {"role": "assistant", "content": "Okay."}]
-        return self._chat([*told, *user(fact.question)], memory="off")
+        return self.say([*told, *user(fact.question)], memory="off")
 
     def _right(self, reply: Reply, fact: Fact) -> bool:
         return contains(reply.text, [fact.value])
 
-    def _chat(self, messages: Sequence[Message], *, max_tokens: int = ANSWER_TOKENS, memory: Mode = "both") -> Reply:
+    def say(self, messages: Sequence[Message], *, max_tokens: int = ANSWER_TOKENS, memory: Mode = "both") -> Reply:
         """A reply; a request that fails is an empty one, noted, as long as the server is there."""
         try:
             return self.client.chat(messages, max_tokens=max_tokens, memory=memory)
         except CheckError as error:
-            self._note(error)
+            self.note(error)
             return Reply(text="")
 
-    def _note(self, error: CheckError) -> None:
+    def note(self, error: CheckError) -> None:
+        """Count a request that failed. Raises the error where the server is gone."""
         if not self.alive():
             raise error
         self.failures.append(str(error))

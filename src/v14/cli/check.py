@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from v14.check.plot import check_plot, draw
 from v14.check.progress import bars, phases
 from v14.check.run import check_directory, check_url, passed
 from v14.check.table import render
@@ -21,6 +22,9 @@ def check(
     url: Annotated[str | None, typer.Option(help="Check this running server instead.")] = None,
     seed: Annotated[int, typer.Option(help="Chooses the facts and questions.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the rows into this file, .svg or .png; needs `sglang-v14[plot]`.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the store and the server's log.")] = False,
     server_arg: Annotated[
         list[str] | None, typer.Option(help="One more argument for `sglang serve`, as in --server-arg=--dtype=float32.")
@@ -29,6 +33,8 @@ def check(
     """Ask a server what it remembers: a table of rows, exit status 1 if it failed or left a traceback."""
     if (directory is None) == (url is None):
         raise typer.BadParameter("give either a directory or --url")
+    if plot is not None:
+        check_plot(plot)
     # A check that is told to stop stops its server, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = Path(tempfile.mkdtemp(prefix="v14-check-"))
@@ -48,4 +54,6 @@ def check(
     Console().print(render(report))
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+    if plot is not None:
+        draw(report, plot)
     raise typer.Exit(0 if passed(report) else 1)

@@ -60,7 +60,7 @@ def client():
     memory = memory_of()
     told(memory, "my house is blue")
     asked(memory, "chat/1")
-    engine = SimpleNamespace(memory=memory, settle=lambda namespace: None)
+    engine = SimpleNamespace(memory=memory, settle=lambda namespace: None, num_waiting=0)
 
     async def ask(what, **arguments):
         return control.answer(engine, control.order(what, **arguments))
@@ -87,6 +87,21 @@ def test_a_record_comes_in_words(client):
     assert all(row["text"] == "<1>" for row in story["prompt"]["cue"])
 
 
+def test_figures_of_a_namespace_and_for_an_operator_of_the_store(client):
+    status, own = client.get("/v14/stats", of("ann"))
+    events = client.memory.store.events("ann")
+    assert (status, own["num_events"], own["num_chats"]) == (200, 1, 1)
+    assert own["num_tokens"] == sum(event.num_tokens for event in events)
+    assert own["roles"] == {event.role: 1 for event in events}
+    assert own["first_said_at"] == own["last_said_at"] == events[0].said_at
+    assert own["store"] is own["counters"] is None
+    status, whole = client.get("/v14/stats", OPERATOR, {"namespace": "ann"})
+    assert (status, whole["store"]["num_events"]) == (200, 1)
+    assert whole["counters"]["plans_recalling"] == client.memory.counters["plans_recalling"]
+    status, nothing = client.get("/v14/stats", of("bob"))
+    assert (status, nothing["num_events"], nothing["first_said_at"]) == (200, 0, None)
+
+
 def test_an_operator_asks_for_anybody(client):
     assert client.get("/v14/requests/chat/1", OPERATOR, {"namespace": "ann"})[0] == 200
 
@@ -103,6 +118,7 @@ SHARED = {"x-v14-shared": "ann"}
         ("requests/chat/1", of("bob", **SHARED), {"namespace": "ann"}, 403, "may not ask about"),
         ("requests/chat/1", OPERATOR, {}, 403, "name one in the namespace header"),
         ("events", of("bob"), {"namespace": "ann"}, 403, "may not read"),
+        ("stats", of("bob"), {"namespace": "ann"}, 403, "may not read"),
         ("events/sha256:1", of("ann"), {}, 404, "holds no event"),
         ("namespaces", of("x" * 300), {}, 400, "1 to 256 printable characters"),
     ],

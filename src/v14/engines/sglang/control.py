@@ -9,6 +9,7 @@ request would not. A client cannot send one: SGLang's routes leave the id empty.
 import dataclasses
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,6 +63,24 @@ def _events(
     return {"num_events": len(found), "events": [_shown(event) for event in found[start : start + limit]]}
 
 
+def _stats(engine: Runtime, namespace: str) -> Answer:
+    """What a namespace holds, how much of all that was read is still to be written, and the store's own sizes."""
+    engine.settle(namespace)
+    events, store = engine.memory.store.events(namespace), engine.memory.store.stats()
+    return {
+        "namespace": namespace,
+        "num_events": len(events),
+        "num_tokens": sum(event.num_tokens for event in events),
+        "num_chats": len({event.chat_id for event in events}),
+        "roles": dict(Counter(event.role for event in events)),
+        "first_said_at": min((event.said_at for event in events), default=None),
+        "last_said_at": max((event.said_at for event in events), default=None),
+        "num_pending": store.num_pending + engine.num_waiting,
+        "store": dataclasses.asdict(store),
+        "counters": dict(engine.memory.counters),
+    }
+
+
 def _explain(engine: Runtime, namespace: str, request_id: str) -> Answer:
     """The record of a request of a namespace, alike unknown for one of another."""
     try:
@@ -95,6 +114,7 @@ def _shown(event: Event) -> Answer:
 ORDERS: Mapping[str, Callable[..., Answer]] = {
     "namespaces": _namespaces,
     "events": _events,
+    "stats": _stats,
     "explain": _explain,
     "forget": _forget,
     "finish": _finish,

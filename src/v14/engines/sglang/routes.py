@@ -82,6 +82,22 @@ class Count(BaseModel):
     writable: bool
 
 
+class Stats(BaseModel):
+    """What a namespace holds. `num_pending` counts events of the whole server that are not on disk yet; `store` and
+    `counters` are the whole server's, and an operator's to see."""
+
+    namespace: str
+    num_events: int
+    num_tokens: int
+    num_chats: int
+    roles: dict[str, int]
+    first_said_at: float | None
+    last_said_at: float | None
+    num_pending: int
+    store: dict[str, int] | None = None
+    counters: dict[str, int] | None = None
+
+
 def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
     """The routes. `ask` sends an order to the scheduler (`control`), `decode` makes text of token ids."""
     routes = APIRouter(prefix="/v14", tags=["memory"])
@@ -114,6 +130,12 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
             for name, num_events in sorted(counts.items())
             if caller.may_read(name)
         ]
+
+    @routes.get("/stats")
+    async def stats(caller: Caller, namespace: str | None = None) -> Stats:
+        """How much a namespace holds, since when and until when; for an operator the whole store's figures, too."""
+        found = Stats(**await asked("stats", namespace=_readable(caller, namespace)))
+        return found if caller.operator else found.model_copy(update={"store": None, "counters": None})
 
     @routes.get("/events")
     async def events(
