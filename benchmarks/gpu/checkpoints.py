@@ -128,6 +128,7 @@ def dummy_v14_directory(shape: str, path: Path, **options: Any) -> Path:
     eyes = {**_EYES, "out_hidden_size": text["hidden_size"]}
     config = hf.Qwen3_5Config(text_config=text, vision_config=eyes, dtype="bfloat16")
     config.architectures = ["Qwen3_5ForConditionalGeneration"]
+    source.mkdir(parents=True, exist_ok=True)
     write_around(config, source)
     _write_processor(source)
     save_file({"unused": torch.zeros(1)}, source / "model.safetensors")

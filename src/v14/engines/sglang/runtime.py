@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from v14.engines.sglang import seams
+from v14.engines.sglang.passes import Pass
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
@@ -51,7 +52,10 @@ class Runtime:
         # Requests that ended with their plan and are queued again as soon as their KV is released.
         self.ended: dict[str, Any] = {}
         self.live_batch: Any = None
+        # The pass that runs, if it may end behind the last voter layer.
+        self.hearing: tuple[Pass, ...] = ()
         self.voter_layers = frozenset(memory.profile.voters.layers)
+        self.last_voter_layer = max(self.voter_layers)
         geometry = memory.profile.geometry
         self.states: StatePool | None = None
         if geometry.recurrent is not None and geometry.placeable:
@@ -135,26 +139,38 @@ class Runtime:
         while len(self.arriving) > MAX_ARRIVING:
             self.arriving.popitem(last=False)
 
-    def decide(self, req: Any, reading: Reading) -> None:
-        """The prompt of a looking request is read: make its plan, and end the request if it is to be read again."""
+    def plan(self, reading: Reading) -> bool:
+        """Votes and plan for a reading whose cue is kept; True if it is to be read again.
+
+        All that can fail is done here: what is left is to end the request (`decide`).
+        """
         cue, reading.cue = reading.cue, None
-        original, reading.original = reading.original, None
         assert cue is not None
         plan, vote_ms = self._plan(reading, cue)
         if not plan.events:
             reading.session.record(reading.token_ids, reading.placements)
             if reading.recording is not None:
                 reading.recording.forget_heads()
-            req.customized_info = {**(req.customized_info or {}), KEY: [self._report(reading, plan, vote_ms)]}
-            return
+            reading.report = self._report(reading, plan, vote_ms)
+            return False
         placements = reading.session.placed(reading.layout, plan)
         again = self._reading(reading.ticket, reading.session, reading.token_ids, reading.layout, placements)
         again.session.record(again.token_ids, again.placements)
         again.report = self._report(again, plan, vote_ms)
-        self._expect(original, again)
         reading.again = again
-        self.ended[req.rid] = original
-        seams.end_unheard(req)
+        return True
+
+    def decide(self, req: Any, reading: Reading) -> None:
+        """The prompt of a looking request is read: make its plan, and end the request if it is to be read again."""
+        original, reading.original = reading.original, None
+        if reading.cue is not None:
+            self.plan(reading)
+        if reading.again is not None:
+            self._expect(original, reading.again)
+            self.ended[req.rid] = original
+            seams.end_unheard(req)
+        elif reading.report is not None:
+            req.customized_info = {**(req.customized_info or {}), KEY: [reading.report]}
 
     def read_again(self, req: Any) -> None:
         """Queue a request that ended with its plan once more, in front of those that were never begun."""

@@ -174,6 +174,13 @@ CALLED: tuple[Called, ...] = (
             for name in ("owned_kv_len", "effective_kv_committed_len")
         )
     ),
+    *(
+        Called(names=(Seam(target=target, parameters=parameters, why="leaving a pass that is read again"),))
+        for target, parameters in (
+            ("sglang.srt.layers.logits_processor.LogitsProcessorOutput", ("next_token_logits",)),
+            ("sglang.srt.model_executor.model_runner.ModelRunnerOutput", ("logits_output", "can_run_graph")),
+        )
+    ),
     Called(
         names=(
             Seam(
@@ -264,6 +271,25 @@ def end_unheard(req: Any) -> None:
 
     req.to_finish = FINISH_LENGTH(length=len(req.output_ids))
     req.finished_output = True
+
+
+def kept_from_cache(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with which a request's slots are given back when nothing of them may go into the prefix cache."""
+    return {**kwargs, "checkpoint" if "checkpoint" in kwargs else "is_insert": False}
+
+
+def asks_for_more(batch: Any) -> bool:
+    """Whether somebody wants more of a pass over prompts than its requests' next tokens."""
+    return bool(batch.return_logprob or batch.capture_hidden_mode.need_capture() or batch.spec_info is not None)
+
+
+def unheard(runner: Any, batch: Any) -> Any:
+    """The output of a pass that was left early: logits `[requests, vocabulary]` of zeros."""
+    from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+    from sglang.srt.model_executor.model_runner import ModelRunnerOutput
+
+    logits = torch.zeros(batch.batch_size, runner.model_config.vocab_size, device=batch.input_ids.device)
+    return ModelRunnerOutput(logits_output=LogitsProcessorOutput(next_token_logits=logits), can_run_graph=False)
 
 
 def cache_key(req: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from v14.engines.sglang.hooks import (
     span,
     start,
     states,
+    stop,
 )
 
 TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
@@ -40,6 +41,8 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.FORWARD, "around", probe.watch_forward),
     (seams.ATTENTION, "before", probe.keep_queries),
     (seams.HYBRID_ATTENTION, "before", probe.keep_queries),
+    (seams.ATTENTION, "after", stop.stop_behind_voters),
+    (seams.HYBRID_ATTENTION, "after", stop.stop_behind_voters),
     (seams.NEXT_ROUND, "before", states.begin),
     (seams.NEXT_ROUND, "before", span.place_before_match),
     (seams.MAX_PREFIX, "after", states.compute_event_tokens),
@@ -52,5 +55,6 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.READ_SHORT_CONV_MOE, "before", states.read_short_conv),
     (seams.RELEASE_KV, "before", states.keep_head),
     (seams.RELEASE_KV, "before", observe.store_finished),
+    (seams.RELEASE_KV, "before", stop.release_unread),
     (seams.RELEASE_KV, "after", probe.read_again),
 )

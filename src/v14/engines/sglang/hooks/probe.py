@@ -5,6 +5,8 @@
         plan is empty  the request goes on with its first token: nothing was read twice
         plan recalls   it ends unheard, its prompt stays in the radix cache, and it is queued again behind its span
 
+A pass that reads nothing but requests that look is decided earlier, and may end there (`stop.py`).
+
 Attention runs as Python between the segments of SGLang's prefill graphs, so the first step works in graphs as it does
 without.
 """
@@ -14,7 +16,8 @@ from typing import Any
 
 import torch
 
-from v14.engines.sglang import runtime
+from v14.engines.sglang import runtime, seams
+from v14.engines.sglang.hooks import stop
 from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
@@ -38,10 +41,14 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
     if engine is None or not engine.probing or not forward_batch.forward_mode.is_extend_without_speculative():
         return original(runner, forward_batch, *args, **kwargs)
     engine.live_batch = forward_batch
+    with engine.memory.guard("stop"):
+        engine.hearing = stop.may_stop(engine, forward_batch)
     try:
         output = original(runner, forward_batch, *args, **kwargs)
+    except stop.Unheard:
+        output = seams.unheard(runner, forward_batch)
     finally:
-        engine.live_batch = None
+        engine.live_batch, engine.hearing = None, ()
     with engine.memory.guard("cues"):
         for part in passes(forward_batch):
             req = engine.probing.get(part.rid)
@@ -59,7 +66,7 @@ def decide(req: Any, new_accepted_len: int = 1) -> None:
     Called for every token of every request, so it has to be quick to see that there is nothing to decide.
     """
     reading: Reading | None = getattr(req, "v14_reading", None)
-    if reading is None or reading.cue is None:
+    if reading is None or not reading.is_looking:
         return
     engine = runtime.current()
     if engine is None or req.finished() or req.to_finish is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from v14.engines.sglang import runtime, seams
-from v14.engines.sglang.hooks import span
+from v14.engines.sglang.hooks import span, stop
 from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting, Recording
@@ -36,7 +36,9 @@ def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> No
 
 def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     rank = engine.memory.profile.options.engram_rank
-    heads = (reading.new_position,) if reading.is_looking and reading.new_position else ()
+    # Reading a short head again costs less than computing the states behind it, layer by layer.
+    worth = 1 if engine.memory.profile.options.reinstate == "kv" else stop.HEAD_WORTH + 1
+    heads = (reading.new_position,) if reading.is_looking and reading.new_position >= worth else ()
     events = []
     if rank and reading.ticket.writes:
         engine.settle(reading.session.namespace)
