@@ -21,7 +21,7 @@ BAD = {
     "prefill_attention_backend": "triton",
     "decode_attention_backend": "triton",
     "cuda_graph_backend_prefill": "full",
-    "kv_cache_dtype": "fp8_e4m3",
+    "kv_cache_dtype": "fp4_e2m1",
     "disable_radix_cache": True,
     "enable_hierarchical_cache": True,
     "enable_unified_memory": True,
@@ -71,8 +71,12 @@ def test_what_the_engine_chose_by_itself_is_checked(name):
     served = type(name, (), {})()
     between = SimpleNamespace(full_attn_backend=served)
     pool, small_pool = SimpleNamespace(dtype=torch.bfloat16), SimpleNamespace(dtype=torch.float8_e4m3fn)
-    assert refused_engine(served, pool) == refused_engine(between, pool) == []
-    assert "float8" in refused_engine(served, small_pool)[0]
+    assert refused_engine(served, pool) == refused_engine(between, pool) == refused_engine(served, small_pool) == []
+    assert refused_engine(served, pool, kv_scales={0.5}) == refused_engine(served, small_pool, kv_scales={1.0}) == []
+    [scaled] = refused_engine(served, small_pool, kv_scales={1.0, 0.25})
+    assert "0.25" in scaled
+    assert "--kv-cache-dtype bf16" in scaled
+    assert "uint8" in refused_engine(served, SimpleNamespace(dtype=torch.uint8))[0]
     assert "object" in refused_engine(SimpleNamespace(full_attn_backend=object()), pool)[0]
     sliding = SimpleNamespace(dtype=torch.bfloat16, full_to_swa_index_mapping=None)
     assert "--disable-hybrid-swa-memory" in refused_engine(served, sliding)[0]

@@ -23,6 +23,7 @@ from v14.engines.sglang import seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.scrub import scrub
+from v14.engines.sglang.slots import write
 from v14.events.runs import contains, packed
 from v14.types import Event
 
@@ -93,8 +94,8 @@ class Eraser:
                 with engine.behind_forward():
                     engine.used_here(free)
                     for layer in engine.memory.profile.geometry.layers:
-                        engine.kv_pool.get_key_buffer(layer.index)[free] = 0
-                        engine.kv_pool.get_value_buffer(layer.index)[free] = 0
+                        write(engine.kv_pool.get_key_buffer(layer.index), free, 0.0)
+                        write(engine.kv_pool.get_value_buffer(layer.index), free, 0.0)
             finally:
                 allocator.free(free)
         if engine.states is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from v14.engines.sglang.slots import read
 from v14.engines.sglang.transfer import to_device
 from v14.geometry import Geometry
 from v14.reinstate.rotation import rotate
@@ -36,16 +37,16 @@ class Harvest:
         slots = row[positions]
         self._keys, self._values = [], []
         for layer in geometry.layers:
-            keys = rotate(pool.get_key_buffer(layer.index)[slots], layer.rotary, deltas)
+            keys = rotate(read(pool.get_key_buffer(layer.index), slots), layer.rotary, deltas)
             self._keys.append(keys.to("cpu", non_blocking=True))
-            self._values.append(pool.get_value_buffer(layer.index)[slots].to("cpu", non_blocking=True))
+            self._values.append(read(pool.get_value_buffer(layer.index), slots).to("cpu", non_blocking=True))
         self._copied = torch.cuda.Event() if row.is_cuda else None
         if self._copied is not None:
             self._copied.record()
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the pool."""
+        """That of the pool, or bfloat16 where the pool has 8-bit floats."""
         return self._keys[0].dtype
 
     def wait(self) -> None:

@@ -21,6 +21,7 @@ from v14.engines.sglang.passes import Pass
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
+from v14.engines.sglang.slots import read
 from v14.engines.sglang.ticket import KEY, Ticket
 from v14.engines.sglang.timing import Timer
 from v14.explain import described
@@ -218,9 +219,9 @@ class Runtime:
 
     def _cue(self, reading: Reading, row: torch.Tensor) -> Cue:
         voters, geometry = self.memory.profile.voters, self.memory.profile.geometry
-        read = {layer: torch.cat(parts) for layer, parts in reading.queries.items()}
-        own = {layer: self.kv_pool.get_key_buffer(layer)[row] for layer in voters.layers}
-        queries, keys = gather(read, own, geometry, voters)
+        asked = {layer: torch.cat(parts) for layer, parts in reading.queries.items()}
+        own = {layer: read(self.kv_pool.get_key_buffer(layer), row) for layer in voters.layers}
+        queries, keys = gather(asked, own, geometry, voters)
         return build_cue(
             queries,
             keys,

@@ -240,6 +240,13 @@ def served_name(server_args: Any) -> str:
     return str(server_args.served_model_name or server_args.model_path)
 
 
+def kv_scales(model: Any) -> set[float]:
+    """What a model's attention layers divide keys and values by before they are rounded to a narrow pool."""
+    names = ("k_scale_float", "v_scale_float")
+    scales = {getattr(module, name, None) for module in model.modules() for name in names}
+    return {float(scale) for scale in scales if scale is not None}
+
+
 def kv_row(req: Any) -> int | None:
     """The row of `req_to_token` that holds a request's KV slots; None while it holds none."""
     row = req.kv.req_pool_idx if hasattr(req.kv, "req_pool_idx") else req.req_pool_idx

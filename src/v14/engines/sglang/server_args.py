@@ -1,6 +1,6 @@
 """Server arguments that the memory does not serve: a table of rules, all reported at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ def _not_full(value: Any) -> bool:
 
 
 def _plain_kv(value: Any) -> bool:
-    return value in (None, "auto", "bf16", "bfloat16", "float16", "fp16", "float32")
+    return value in (None, "auto", "bf16", "bfloat16", "float16", "fp16", "float32", "fp8_e4m3", "fp8_e5m2")
 
 
 def _wide_state(value: Any) -> bool:
@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
         serves=_not_full,
         remedy="leave it out: a graph of the whole prefill hides the queries of a prompt",
     ),
-    Rule(argument="kv_cache_dtype", serves=_plain_kv, remedy="serve with --kv-cache-dtype auto"),
+    Rule(argument="kv_cache_dtype", serves=_plain_kv, remedy="serve with --kv-cache-dtype auto or fp8_e4m3"),
     Rule(argument="disable_radix_cache", serves=_unset, remedy="leave out --disable-radix-cache: spans stand in it"),
     Rule(argument="enable_hierarchical_cache", serves=_unset, remedy="leave out --enable-hierarchical-cache"),
     Rule(argument="enable_unified_memory", serves=_unset, remedy="leave out --enable-unified-memory"),
@@ -117,9 +117,12 @@ def refusals(server_args: Any) -> list[str]:
     return lines
 
 
-def refused_engine(attention: Any, kv_pool: Any, *, sinks: bool = False) -> list[str]:
+def refused_engine(
+    attention: Any, kv_pool: Any, *, sinks: bool = False, kv_scales: Collection[float] = ()
+) -> list[str]:
     """What the engine chose by itself and the memory does not serve: attention backend (with `sinks`, one for models
-    that have attention sinks), sliding layers' KV, dtype of the KV pool."""
+    that have attention sinks), sliding layers' KV, dtype of the KV pool, and what its keys and values are divided by
+    (`kv_scales`)."""
     lines = []
     name = type(getattr(attention, "full_attn_backend", attention)).__name__
     if name == SPARSE:
@@ -141,5 +144,12 @@ def refused_engine(attention: Any, kv_pool: Any, *, sinks: bool = False) -> list
             "a KV pool of their own for sliding layers: not served with memory; serve with --disable-hybrid-swa-memory"
         )
     if kv_pool.dtype.itemsize < 2:
-        lines.append(f"KV in {kv_pool.dtype}: not served with memory; serve with --kv-cache-dtype bf16")
+        if not kv_pool.dtype.is_floating_point:
+            lines.append(f"KV in {kv_pool.dtype}: not served with memory; serve with --kv-cache-dtype fp8_e4m3 or bf16")
+        scales = sorted(set(kv_scales) - {1.0})
+        if scales:
+            lines.append(
+                f"KV divided by scales of the checkpoint ({scales[0]:g} to {scales[-1]:g}): not served with memory; "
+                "serve with --kv-cache-dtype bf16"
+            )
     return lines

@@ -29,6 +29,7 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
+from v14.engines.sglang.slots import copy, write
 from v14.engines.sglang.transfer import to_device
 from v14.engram import advance
 from v14.explain import Standing
@@ -124,7 +125,7 @@ def insert_head(engine: Runtime, req: Any, tree_cache: Any, reading: Reading, he
         engine.used_here(row)
         for layer in engine.memory.profile.geometry.layers:
             for buffer in (pool.get_key_buffer(layer.index), pool.get_value_buffer(layer.index)):
-                buffer[slots] = buffer[row]
+                copy(buffer, slots, row)
 
     return _insert(engine, req, tree_cache, reading, head, cached, fill, states)
 
@@ -166,7 +167,7 @@ def _place(
                 (engine.kv_pool.get_key_buffer(layer.index), keys),
                 (engine.kv_pool.get_value_buffer(layer.index), values),
             ):
-                buffer[slots] = part[slot].to(buffer.dtype)
+                write(buffer, slots, part[slot])
 
     return composed if _insert(engine, req, tree_cache, reading, edges[-1], found, fill, states) else None
 

@@ -66,7 +66,8 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
         exporter.start()
     if engine is not None:
         attention, sinks = scheduler.tp_worker.model_runner.attn_backend, bool(memory.profile.voters.sinks)
-        refuse(server_args.refused_engine(attention, engine.kv_pool, sinks=sinks))
+        scales = seams.kv_scales(scheduler.tp_worker.model_runner.model)
+        refuse(server_args.refused_engine(attention, engine.kv_pool, sinks=sinks, kv_scales=scales))
         refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
         logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
