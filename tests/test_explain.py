@@ -2,6 +2,8 @@
 
 import json
 import logging
+import threading
+import time
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from tests.memory_store import MemoryStore
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile
 from v14.clock import PARTS
 from v14.config import Switches
-from v14.explain import Records, Standing, in_words
+from v14.explain import Account, Records, Standing, in_words
 from v14.memory import Memory
 from v14.types import Cue, Plan
 
@@ -110,7 +112,7 @@ def account(records, request_id, num_tokens=10, namespace="ann", events=()):
         namespace, request_id=request_id
     )
     session.account._records = records
-    session.account.decided(namespace, range(num_tokens), 0, Plan(events=events), session.memory.profile.options, {})
+    session.account.decided(namespace, range(num_tokens), 0, Plan(events=events), session.memory.profile.options, dict)
 
 
 def test_records_are_bounded_in_number_and_in_tokens():
@@ -166,3 +168,39 @@ def test_without_the_switch_nothing_is_traced(caplog):
     with caplog.at_level(logging.INFO, logger="v14"):
         asked(memory, "r1")
     assert not [record for record in caplog.records if "trace" in record.message]
+
+
+def test_a_record_is_made_in_the_background_and_waited_for_by_who_asks():
+    records, session = Records(), memory_of().session("a", request_id="r")
+    account = Account(records, [], "r", trace=False)
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    def weigh():
+        asked.set()
+        may_go_on.wait(10)
+        return {"event": torch.tensor([0.25, 0.75])}
+
+    account.decided("a", range(5), 0, Plan(), session.memory.profile.options, weigh)
+    assert asked.wait(10)  # and nobody waits for it
+    threading.Timer(0.1, may_go_on.set).start()
+    record = records.find("r", "a")
+    assert record.weights["event"].tolist() == [0.25, 0.75]
+    assert record.cue_start == 3
+    assert record.seconds["explain"] > 0
+
+
+def test_what_is_still_to_be_explained_is_forgotten_with_the_rest():
+    records, session = Records(), memory_of().session("a", request_id="r")
+    account = Account(records, [], "r", trace=False)
+    account.decided("a", range(5), 0, Plan(), session.memory.profile.options, lambda: time.sleep(0.1) or {})
+    assert records.forget("a") == 1
+    assert len(records) == 0
+
+
+def test_a_record_that_cannot_be_made_is_said_in_the_log_and_missing(caplog):
+    records, session = Records(), memory_of().session("a", request_id="r")
+    account = Account(records, [], "r", trace=False)
+    account.decided("a", range(5), 0, Plan(), session.memory.profile.options, lambda: {}["gone"])
+    with pytest.raises(KeyError):
+        records.find("r", "a")
+    assert "cannot be explained" in caplog.text

@@ -18,7 +18,7 @@ PARTS = {
     "load": "finding the namespace's index, which is read from the store the first time",
     "vote": "votes of all events",
     "choose": "from votes to a plan",
-    "explain": "which of the prompt's words the votes rest on",
+    "explain": "which of the prompt's words the votes rest on, in the background",
     "fetch": "reading traces from the store",
     "turn": "turning keys to where they come to stand",
     "place": "putting a span into the engine's pools, `fetch` and `turn` included",

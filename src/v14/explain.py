@@ -10,6 +10,7 @@ import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,6 +155,27 @@ class Records:
         self._max_records, self._max_tokens = max_records, max_tokens
         self._num_tokens = 0
         self._lock = threading.Lock()
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="v14-explain")
+        self._made: Future[None] | None = None
+
+    def keep_later(self, make: Callable[[], Record]) -> None:
+        """Make and keep a record in the background: no request waits for the explanation of its plan.
+
+        Whoever asks for records, or forgets some, waits for those that are still to be made.
+        """
+
+        def made() -> None:
+            try:
+                self.keep(make())
+            except Exception:
+                logger.exception("a plan's record could not be made; it cannot be explained")
+
+        self._made = self._maker.submit(made)
+
+    def _settle(self) -> None:
+        # One thread makes them in their order: with the last, all are made.
+        if self._made is not None:
+            self._made.result()
 
     def keep(self, record: Record) -> None:
         """Keep a record; the oldest make room. One of a known id takes the place of the other."""
@@ -166,6 +188,7 @@ class Records:
 
     def find(self, request_id: str, namespace: str) -> Record:
         """The record of a request. Raises `KeyError`, alike for an id not known and for one of another namespace."""
+        self._settle()
         with self._lock:
             return self._records[namespace, request_id]
 
@@ -175,6 +198,7 @@ class Records:
         What was forgotten may stand in any prompt of its namespace, so all of those go.
         """
         gone = frozenset(event_ids or ())
+        self._settle()
         with self._lock:
             found = [
                 key
@@ -187,6 +211,7 @@ class Records:
 
     def __len__(self) -> int:
         """Number of records."""
+        self._settle()
         return len(self._records)
 
     def _drop(self, key: Key) -> None:
@@ -216,9 +241,12 @@ class Account:
         new_start: int,
         plan: Plan,
         options: Options,
-        weights: Mapping[str, torch.Tensor],
+        weigh: Callable[[], Mapping[str, torch.Tensor]],
     ) -> None:
-        """Note a plan; `weights` are those of the cue's tokens `[Q]` by event, the cue the last Q tokens."""
+        """Note a plan; `weigh` gives the weights of the cue's tokens `[Q]` by event, the cue being the last Q tokens.
+
+        It is called in the background.
+        """
         if self._trace:
             votes = ", ".join(f"{vote.event_id}={vote.value:.3f}" for vote in plan.votes)
             recalled = ", ".join(event.id for event in plan.events)
@@ -227,8 +255,14 @@ class Account:
                 self.request_id or "-", namespace, votes, options.recall_floor, options.recall_ratio, recalled,
                 plan.reason,
             )  # fmt: skip
-        if self.request_id:
-            record = Record(
+        if not self.request_id:
+            return
+        at = time.time()
+
+        def make() -> Record:
+            with self.clock.measure("explain"):
+                weights = {event_id: array("f", part.tolist()) for event_id, part in weigh().items()}
+            return Record(
                 request_id=self.request_id,
                 namespace=namespace,
                 token_ids=array("i", token_ids),
@@ -236,11 +270,13 @@ class Account:
                 cue_start=len(token_ids) - max(map(len, weights.values()), default=0),
                 plan=plan,
                 options=options,
-                weights={event_id: array("f", part.tolist()) for event_id, part in weights.items()},
+                weights=weights,
                 seconds=self.clock.seconds,
+                at=at,
                 standing=self.spans,
             )
-            self._records.keep(record)
+
+        self._records.keep_later(make)
 
     def stood(self, standing: Standing) -> bool:
         """Note how a span came to stand where it does; False if that is known."""

@@ -258,16 +258,19 @@ class Session:
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
         self.memory.counters["events_recalled"] += len(plan.events)
         self.memory.counters["tokens_recalled"] += len(plan.token_ids)
-        with self.memory.guard("explain"), self.clock.measure("explain"):
+        with self.memory.guard("explain"):
             self._explain(cue, token_ids, layout, plan, reach)
         return plan
 
     def _explain(self, cue: Cue, token_ids: Sequence[int], layout: Layout, plan: Plan, reach: Reach) -> None:
         """Note the plan, with what the cue's tokens gave to what is recalled, or to the best vote where nothing is."""
         asked = [event.id for event in plan.events][:TRACED_VOTES] or [vote.event_id for vote in plan.votes[:1]]
-        weights = {e: reach.token_weights(cue, e) for e in asked if self.account.request_id and e in reach}
         options = self.memory.profile.options
-        self.account.decided(self.namespace, token_ids, layout.new_start, plan, options, weights)
+
+        def weigh() -> dict[str, torch.Tensor]:
+            return {event_id: reach.token_weights(cue, event_id) for event_id in asked if event_id in reach}
+
+        self.account.decided(self.namespace, token_ids, layout.new_start, plan, options, weigh)
 
     def _chosen(
         self,
