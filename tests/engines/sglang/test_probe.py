@@ -27,6 +27,7 @@ class Scheduler:
     """Queues requests as SGLang's does, by way of the hooks."""
 
     max_req_len = 4096
+    server_args = SimpleNamespace(speculative_algorithm=None)
     tokenizer = SimpleNamespace(decode=str)
 
     def __init__(self):

@@ -43,7 +43,7 @@ BAD = {
     "enable_linear_replayssm_spec": True,
     "enable_page_major_kv_layout": True,
     "mamba_ssm_dtype": "float16",
-    "speculative_algorithm": "EAGLE",
+    "speculative_algorithm": "EAGLE3",
     "disaggregation_mode": "prefill",
     "skip_tokenizer_init": True,
     "json_model_override_args": '{"rope_theta": 1}',

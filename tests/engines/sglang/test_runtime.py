@@ -16,7 +16,10 @@ def engine():
         geometry=SimpleNamespace(recurrent=None),
         options=SimpleNamespace(reinstate="kv"),
     )
-    return Runtime(SimpleNamespace(profile=profile), SimpleNamespace())
+    return Runtime(
+        SimpleNamespace(profile=profile),
+        SimpleNamespace(server_args=SimpleNamespace(speculative_algorithm=None)),
+    )
 
 
 @pytest.fixture

@@ -131,11 +131,16 @@ def fails():
 
 
 @pytest.mark.parametrize(
-    ("place", "way", "tries"),
-    [(lambda: ["e"], "kv", 3), (lambda: None, "reread", 1), (fails, "reread", 1)],
-    ids=["placed", "no room", "an error"],
+    ("place", "way", "tries", "drafts"),
+    [
+        (lambda: ["e"], "kv", 3, False),
+        (lambda: None, "reread", 1, False),
+        (fails, "reread", 1, False),
+        (fails, "reread", 0, True),
+    ],
+    ids=["placed", "no room", "an error", "a draft model"],
 )
-def test_what_cannot_be_placed_is_tried_once(place, way, tries, monkeypatch):
+def test_what_cannot_be_placed_is_tried_once(place, way, tries, drafts, monkeypatch):
     """A request that waits is matched with every pass; the tree of this test forgets what was placed."""
     tried = []
     monkeypatch.setattr(span, "_place", lambda *args: tried.append(args) or place())
@@ -145,7 +150,7 @@ def test_what_cannot_be_placed_is_tried_once(place, way, tries, monkeypatch):
         counters=Counter(),
         costs=SimpleNamespace(note=lambda *args: None),
     )
-    engine = SimpleNamespace(memory=memory, rereading={})
+    engine = SimpleNamespace(memory=memory, rereading={}, has_draft_model=drafts)
     account = Account(Records(), [], "r", trace=False)
     monkeypatch.setattr(runtime, "_runtime", engine)
     reading = SimpleNamespace(

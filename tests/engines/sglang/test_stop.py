@@ -25,10 +25,8 @@ def reading(*, new_position, num_tokens):
 
 
 def engine_of(mode, **readings):
-    options = SimpleNamespace(reinstate=mode)
-    memory = SimpleNamespace(profile=SimpleNamespace(options=options))
     requests = {rid: SimpleNamespace(v14_reading=read) for rid, read in readings.items()}
-    return SimpleNamespace(memory=memory, probing=requests)
+    return SimpleNamespace(memory=SimpleNamespace(), probing=requests, reinstate=mode)
 
 
 def batch_of(*parts, logprobs=False):

@@ -47,7 +47,7 @@ def passing(engine, monkeypatch, *, reads=True):
         extend_prefix_lens_cpu=[0],
         extend_seq_lens_cpu=[8],
     )
-    cost.begin_pass(None, batch)
+    cost.begin_pass(SimpleNamespace(is_draft_worker=False), batch)
     cost.end_pass(None, None, batch)
 
 

@@ -64,8 +64,11 @@ class Runtime:
         # Requests whose recurrent layers are watched, by id, and what they are to note in the pass that runs.
         self.recording: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.noting: list[Noting] = []
+        # What is placed or copied is there for the served model only: a draft model has to read it.
+        self.has_draft_model = seams.has_draft_model(scheduler.server_args)
+        self.reinstate = "reread" if self.has_draft_model else memory.profile.options.reinstate
         # Only `auto` has a choice to make, and needs to know what reading again costs.
-        self.timer = Timer() if memory.profile.options.reinstate == "auto" else None
+        self.timer = Timer() if self.reinstate == "auto" else None
         self.rereading: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="v14-observe")

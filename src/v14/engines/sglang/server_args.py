@@ -24,6 +24,9 @@ BACKENDS = {
 WITHOUT_SINKS = "TorchNativeAttnBackend"
 """SGLang's backend of a plain CPU takes no sinks, and ends at the first request of a model that has some."""
 
+SPECULATIVE = ("NGRAM", "NEXTN", "EAGLE")
+"""Drafting that was run with memory; SGLang itself turns NEXTN into EAGLE."""
+
 SPARSE = "QwenSparseAttnBackend"
 """The only backend that SGLang has for Qwen4-Exp."""
 
@@ -96,7 +99,11 @@ RULES: tuple[Rule, ...] = (
     Rule(argument="enable_linear_replayssm_spec", serves=_unset, remedy="leave out --enable-linear-replayssm-spec"),
     Rule(argument="enable_page_major_kv_layout", serves=_unset, remedy="leave out --enable-page-major-kv-layout"),
     Rule(argument="mamba_ssm_dtype", serves=_wide_state, remedy="serve with --mamba-ssm-dtype float32 or bfloat16"),
-    Rule(argument="speculative_algorithm", serves=_unset, remedy="leave out --speculative-algorithm"),
+    Rule(
+        argument="speculative_algorithm",
+        serves=lambda value: value in (None, *SPECULATIVE),
+        remedy="serve with --speculative-algorithm NGRAM or NEXTN",
+    ),
     Rule(argument="disaggregation_mode", serves=_null_mode, remedy="leave out --disaggregation-mode"),
     Rule(argument="skip_tokenizer_init", serves=_unset, remedy="leave out --skip-tokenizer-init"),
     Rule(

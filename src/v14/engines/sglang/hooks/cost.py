@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from v14.engines.sglang import runtime
+from v14.engines.sglang import runtime, seams
 from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
@@ -14,7 +14,7 @@ def begin_pass(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> No
     if engine is None or engine.timer is None:
         return
     engine.timer.begun = None
-    if forward_batch.forward_mode.is_extend_without_speculative():
+    if seams.reads_prompts(runner, forward_batch):
         with engine.memory.guard("cost"):
             engine.timer.begin(engine.scheduler.device)
 

@@ -38,7 +38,7 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
     Inside a prefill graph the attention layers are handed another batch object, which does not name its requests.
     """
     engine = runtime.current()
-    if engine is None or not engine.probing or not forward_batch.forward_mode.is_extend_without_speculative():
+    if engine is None or not engine.probing or not seams.reads_prompts(runner, forward_batch):
         return original(runner, forward_batch, *args, **kwargs)
     engine.live_batch = forward_batch
     with engine.memory.guard("stop"):

@@ -69,7 +69,7 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
             if position + sum(lengths) <= known:
                 _stood(reading, placement, position, sum(lengths), "cached")
                 continue
-            reading.way = reading.way or engine.memory.way(sum(lengths))
+            reading.way = reading.way or ("reread" if engine.has_draft_model else engine.memory.way(sum(lengths)))
             if reading.way == "reread":
                 engine.rereading[req.rid] = req
                 _stood(reading, placement, position, sum(lengths), "reread")

@@ -37,8 +37,9 @@ def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> No
 def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     rank = engine.memory.profile.options.engram_rank
     # Reading a short head again costs less than computing the states behind it, layer by layer.
-    worth = 1 if engine.memory.profile.options.reinstate == "kv" else stop.HEAD_WORTH + 1
-    heads = (reading.new_position,) if reading.is_looking and reading.new_position >= worth else ()
+    worth = 1 if engine.reinstate == "kv" else stop.HEAD_WORTH + 1
+    wanted = reading.is_looking and reading.new_position >= worth and not engine.has_draft_model
+    heads = (reading.new_position,) if wanted else ()
     events = []
     if rank and reading.ticket.writes:
         engine.settle(reading.session.namespace)
@@ -64,7 +65,7 @@ def watch_forward(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) ->
     if engine is None or engine.states is None:
         return
     engine.noting = []
-    if engine.recording and forward_batch.forward_mode.is_extend_without_speculative():
+    if engine.recording and seams.reads_prompts(runner, forward_batch):
         with engine.memory.guard("states"):
             engine.noting = _noting(engine, engine.states, forward_batch)
 

@@ -39,8 +39,8 @@ def _may_stop(engine: Runtime, part: Pass) -> bool:
         return False
     # A trace is placed behind a head that is in the prefix cache; a head that is not would be lost.
     reading: Reading = req.v14_reading
-    placed = engine.memory.profile.options.reinstate == "kv"
-    return max(0, reading.new_position - part.start) <= (0 if placed else HEAD_WORTH)
+    most = 0 if engine.reinstate == "kv" else HEAD_WORTH
+    return max(0, reading.new_position - part.start) <= most
 
 
 def stop_behind_voters(
