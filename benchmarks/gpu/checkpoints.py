@@ -6,6 +6,7 @@ pictures, the only one that SGLang 0.5.17 has.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import torch
 from safetensors.torch import save_file
 
 from tests.tiny import EXPERTS, EYES, SHAPE, v14_of, write_around, write_checkpoint
+from v14.geometry import Geometry
+from v14.profile import Profile
+from v14.recall.voters import Voters
+from v14.types import Cue
+from v14.upgrade.measure import LAYER_SHARE
 
 FAMILIES = ("llama", "qwen3_5", "qwen3_5_moe", "nemotron_h", "gpt_oss", "lfm2")
 
@@ -132,7 +138,25 @@ def dummy_v14_directory(shape: str, path: Path, **options: Any) -> Path:
     write_around(config, source)
     _write_processor(source)
     save_file({"unused": torch.zeros(1)}, source / "model.safetensors")
-    return v14_of(source, path, **options)
+    v14_of(source, path, **options)
+    profile = Profile.load(path)
+    replace(profile, voters=_spread_voters(profile.geometry)).save(path)
+    return path
+
+
+def _spread_voters(geometry: Geometry) -> Voters:
+    """Two heads in each of the last eight attention layers that an upgrade may choose from, as small models have them:
+    where voters sit decides how early a pass can stop."""
+    depth = 1 + max(layer.index for layer in geometry.layers)
+    allowed = [layer.index for layer in geometry.layers if layer.index < LAYER_SHARE * depth]
+    heads = tuple((layer, head) for layer in allowed[-8:] for head in (0, geometry.num_heads - 1))
+    generator = torch.Generator().manual_seed(14)
+    null = Cue(
+        queries=torch.randn(len(heads), 8, geometry.head_dim, generator=generator),
+        context_lse=torch.full((len(heads), 8), 2.0),
+    )
+    weights = (1.0,) * len(heads)
+    return Voters(heads=heads, weights=weights, calibration="subtract", null=null)
 
 
 def checkpoint(family: str, path: Path) -> Path:

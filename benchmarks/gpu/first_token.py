@@ -1,10 +1,11 @@
-"""What the memory costs: time to the first token and decode speed, with and without, in turn.
+"""What the memory costs: time to the first token, decode speed and a long document, with and without, in turn.
 
     python -m benchmarks.gpu.first_token --out DIR [--shape qwen3_5_27b] [--backend flashinfer] [--plain]
 
 Dummy weights in the shape of a real model; what is read and said means nothing, what it costs does. Every figure is the
 median over `--repeats` of its own prompts, each read once. "Without" is the same server with the memory turned off for
-the request, or with `--plain` a second server beside it that has no plugin.
+the request, or with `--plain` a second server beside it that has no plugin. For the document, "without" is the same
+question asked once it is stored, "with" asked right behind it, and the bound is on the difference.
 """
 
 import argparse
@@ -13,12 +14,15 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from benchmarks.gpu.checkpoints import SHAPES, dummy_v14_directory
 from benchmarks.gpu.servers import GraphCount, machine, server_of
@@ -31,16 +35,17 @@ RECALLED_TOKENS = 512
 PROMPTS = (64, 256, 2048)
 DECODED_TOKENS = 256
 BATCHES = (1, 8)
+DOCUMENT_TOKENS = 9442
 ARGUMENTS = (
     *("--load-format", "dummy", "--mem-fraction-static", "0.85"),
-    *("--max-running-requests", "8", "--max-mamba-cache-size", "64"),
+    *("--max-running-requests", "8", "--max-mamba-cache-size", "64", "--cuda-graph-max-bs-prefill", "1024"),
 )
-NOTHING_BOUND, RECALLED_BOUND, DECODE_BOUND = 1.15, 1.8, 0.97
+NOTHING_BOUND, RECALLED_BOUND, DECODE_BOUND, DOCUMENT_BOUND_S, GRAPHS_BOUND = 1.15, 1.8, 0.97, 0.05, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A figure without and with memory (seconds, or tokens a second); `ratio` is memory to plain."""
+    """A figure without and with memory (seconds, tokens a second, or a share of 1); `ratio` is memory to plain."""
 
     figure: str
     plain: float
@@ -53,9 +58,13 @@ class Row:
 class Bench:
     """Prompts against a server with memory and one without, which may be the same."""
 
-    def __init__(self, memory: Server, plain: Server, model_dir: Path, repeats: int) -> None:
+    def __init__(
+        self, memory: Server, plain: Server, model_dir: Path, repeats: int, document_tokens: int = DOCUMENT_TOKENS
+    ) -> None:
         self._memory, self._plain, self._model_dir, self._repeats = memory, plain, model_dir, repeats
+        self.document_tokens = document_tokens
         self._seed = 1000
+        self.graphs: dict[str, Counter[str]] = {"off": Counter(), "read": Counter()}
 
     def tell(self) -> None:
         """Fill namespace `told` with what is to be recalled, `seen` with a text that every prompt has anyway."""
@@ -77,14 +86,48 @@ class Bench:
         speeds: dict[str, list[float]] = {"off": [], "read": []}
         for _ in range(self._repeats):
             for mode, server, recalled in (("off", self._plain, 0), ("read", self._memory, RECALLED_TOKENS)):
+                counted = GraphCount(server)
                 with ThreadPoolExecutor(batch) as pool:
                     prompts = [self._prompt(64) for _ in range(batch)]
                     asked = [pool.submit(self._ask, server, p, mode, "told", recalled, DECODED_TOKENS) for p in prompts]
                     speeds[mode].append(_speed([future.result()[1:] for future in asked]))
+                self._count(mode, counted)
         return statistics.median(speeds["off"]), statistics.median(speeds["read"])
 
+    def share_in_graphs(self, phase: str, mode: str) -> float:
+        """Of the passes so far with that mode."""
+        counted = self.graphs[mode]
+        return counted[f"{phase} in_graphs"] / max(1, counted[f"{phase} passes"])
+
+    def document(self) -> tuple[float, float]:
+        """Medians of the seconds to the first token once a document is stored, and right behind it."""
+        later, behind = [], []
+        head = turn(self._model_dir, "system", HEAD_TOKENS, seed=1)
+        for number in range(self._repeats):
+            namespace, prompt = f"document {number}", self._prompt(64)
+            text = turn(self._model_dir, "user", self.document_tokens - HEAD_TOKENS, seed=100 + number)
+            self._ask(self._memory, head + text, "write", namespace, num_tokens=1)
+            behind.append(self._first(self._ask(self._memory, prompt, "read", namespace, None)))
+            time.sleep(2)
+            # Another prompt of the same length: this one's span is in the prefix cache by now.
+            later.append(self._first(self._ask(self._memory, self._prompt(64), "read", namespace, None)))
+        return statistics.median(later), statistics.median(behind)
+
     def _seconds(self, server: Server, num_tokens: int, mode: str, namespace: str, recalled: int) -> float:
-        (begun, _), (first, _), *_ = self._ask(server, self._prompt(num_tokens), mode, namespace, recalled)
+        counted = GraphCount(server)
+        seconds = self._first(self._ask(server, self._prompt(num_tokens), mode, namespace, recalled))
+        self._count(mode, counted)
+        return seconds
+
+    def _count(self, mode: str, counted: GraphCount) -> None:
+        time.sleep(0.05)  # the last lines of the log
+        for phase, passes in counted.read().items():
+            for name, number in passes.items():
+                self.graphs[mode][f"{phase} {name}"] += number
+
+    @staticmethod
+    def _first(parts: list[tuple[float, int]]) -> float:
+        (begun, _), (first, _), *_ = parts
         return first - begun
 
     def _known(self) -> list[int]:
@@ -98,16 +141,25 @@ class Bench:
         return turn(self._model_dir, "system", HEAD_TOKENS, seed=1) + known + rest + opening
 
     def _ask(
-        self, server: Server, ids: list[int], mode: str, namespace: str, recalled: int = 0, num_tokens: int = 2
+        self,
+        server: Server,
+        ids: list[int],
+        mode: str,
+        namespace: str,
+        recalled: int | None = 0,
+        num_tokens: int = 2,
     ) -> list[tuple[float, int]]:
-        """When the request was sent and when each part of the reply came, with the number of tokens there were then."""
+        """When the request was sent and when each part of the reply came, with the number of tokens there were then.
+
+        Raises `RuntimeError` if not `recalled` tokens (None: some) were recalled.
+        """
         meta: dict[str, Any] = {}
         parts = [(time.perf_counter(), 0)]
         for part in stream(server, ids, num_tokens=num_tokens, mode=mode, namespace=namespace):
             meta = part["meta_info"]
             parts.append((time.perf_counter(), meta["completion_tokens"]))
         found = sum(event["num_tokens"] for event in meta.get("v14", {}).get("recalled", ()))
-        if found != recalled or parts[-1][1] != num_tokens:
+        if (found != recalled and not (recalled is None and found)) or parts[-1][1] != num_tokens:
             raise RuntimeError(f"{found} tokens recalled instead of {recalled}: {str(meta)[:300]}")
         return parts
 
@@ -121,8 +173,8 @@ def _speed(streams: list[list[tuple[float, int]]]) -> float:
     return sum(tokens[-1] - tokens[0] for tokens in within) / len(streams) / (end - begin)
 
 
-def rows_of(bench: Bench, count: Callable[[str], None]) -> list[Row]:
-    """All figures; `count` is told what is measured next."""
+def rows_of(bench: Bench, say: Callable[[str], None] = lambda figure: None) -> list[Row]:
+    """All figures; `say` is told what is measured next."""
     rows = []
     for name, namespace, recalled, bound in (
         ("nothing", "seen", 0, NOTHING_BOUND),
@@ -130,18 +182,28 @@ def rows_of(bench: Bench, count: Callable[[str], None]) -> list[Row]:
     ):
         for num_tokens in PROMPTS:
             figure = f"first token, {name} recalled, {num_tokens}-token prompt, s"
-            count(figure)
+            say(figure)
             plain, memory = bench.first_token(num_tokens, namespace, recalled)
             rows.append(_row(figure, plain, memory, bound, at_most=True))
     for batch in BATCHES:
         figure = f"decode with {RECALLED_TOKENS} recalled tokens, batch {batch}, tokens/s"
-        count(figure)
+        say(figure)
         rows.append(_row(figure, *bench.decode(batch), DECODE_BOUND, at_most=False))
+    for phase in ("prefill", "decode"):
+        shares = [bench.share_in_graphs(phase, mode) for mode in ("off", "read")]
+        rows.append(_row(f"{phase} passes in CUDA graphs, share", *shares, GRAPHS_BOUND, at_most=False))
+    figure = f"first token right behind a {bench.document_tokens}-token document and later, s"
+    say(figure)
+    later, behind = bench.document()
+    holds = behind - later <= DOCUMENT_BOUND_S
+    rows.append(
+        Row(figure=figure, plain=later, memory=behind, ratio=behind / later, bound=DOCUMENT_BOUND_S, holds=holds)
+    )
     return rows
 
 
 def _row(figure: str, plain: float, memory: float, bound: float, *, at_most: bool) -> Row:
-    ratio = memory / plain
+    ratio = memory / plain if plain else float(memory == plain)
     holds = ratio <= bound if at_most else ratio >= bound
     return Row(figure=figure, plain=plain, memory=memory, ratio=ratio, bound=bound, holds=holds)
 
@@ -154,6 +216,8 @@ def main() -> int:
     parser.add_argument("--backend", default="flashinfer", choices=["triton", "flashinfer"])
     parser.add_argument("--reinstate", default="reread", choices=["kv", "reread", "auto"])
     parser.add_argument("--engram-rank", type=int, default=0, help="kept of what events do to recurrent states")
+    parser.add_argument("--kv-cache-dtype", default="fp8_e4m3", help="of SGLang, on a GPU")
+    parser.add_argument("--document-tokens", type=int, default=DOCUMENT_TOKENS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--plain", action="store_true", help="a second server without the plugin, on the same device")
     arguments = parser.parse_args()
@@ -163,7 +227,9 @@ def main() -> int:
         model_dir = dummy_v14_directory(arguments.shape, Path(base) / "model", **options)
 
         def serve(name: str, **environment: str) -> Server:
-            server = server_of(model_dir, Path(base) / name, *ARGUMENTS, backend=arguments.backend, **environment)
+            kv = ("--kv-cache-dtype", arguments.kv_cache_dtype) if torch.cuda.is_available() else ()
+            home = Path(base) / name
+            server = server_of(model_dir, home, *ARGUMENTS, *kv, backend=arguments.backend, **environment)
             stack.enter_context(server).start()
             return server
 
@@ -171,26 +237,18 @@ def main() -> int:
         memory = serve("memory")
         plain = serve("plain", SGLANG_V14_MEMORY="0") if arguments.plain else memory
         print(f"started in {time.monotonic() - begun:.0f} s", flush=True)
-        graphs: dict[str, Any] = {}
-        counts: dict[str, GraphCount] = {}
-
-        def count(figure: str) -> None:
-            counts[figure] = GraphCount(memory)
-            print(figure, flush=True)
-
         try:
-            bench = Bench(memory, plain, model_dir, arguments.repeats)
+            bench = Bench(memory, plain, model_dir, arguments.repeats, arguments.document_tokens)
             bench.tell()
-            rows = rows_of(bench, count)
-            graphs = {figure: counted.read() for figure, counted in counts.items()}
+            rows = rows_of(bench, lambda figure: print(figure, flush=True))
         finally:
             (arguments.out / "memory.log").write_bytes(memory.log.read_bytes()[-2_000_000:])
-    how = f"{arguments.reinstate}, rank {arguments.engram_rank}"
+    how = f"{arguments.reinstate}, rank {arguments.engram_rank}, KV {arguments.kv_cache_dtype}"
     print(f"\n{machine()['machine']}, {arguments.shape}, {arguments.backend}, {how}")
     for row in rows:
         mark = "holds" if row.holds else "DOES NOT HOLD"
         print(f"{row.figure:<60}{row.plain:>9.4f}{row.memory:>9.4f}{row.ratio:>8.3f}  bound {row.bound:<5} {mark}")
-    result = {**machine(), **vars(arguments), "out": "", "rows": [asdict(row) for row in rows], "graphs": graphs}
+    result = {**machine(), **vars(arguments), "out": "", "rows": [asdict(row) for row in rows], "graphs": bench.graphs}
     (arguments.out / f"first_token-{arguments.shape}.json").write_text(json.dumps(result, indent=1) + "\n")
     return 0 if all(row.holds for row in rows) else 1
 

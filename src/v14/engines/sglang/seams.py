@@ -155,6 +155,7 @@ RELEASE_KV = Seam(
 SEAMS: tuple[Seam, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Seam))
 
 _TREE = "sglang.srt.mem_cache."
+_PASS = "sglang.srt.model_executor.runner_backend_utils."
 CALLED: tuple[Called, ...] = (
     *(
         Called(names=(Seam(target=f"sglang.srt.managers.{target}", parameters=parameters, why=why),))
@@ -177,6 +178,8 @@ CALLED: tuple[Called, ...] = (
     *(
         Called(names=(Seam(target=target, parameters=parameters, why="leaving a pass that is read again"),))
         for target, parameters in (
+            (f"{_PASS}breakable_cuda_graph.context.is_in_breakable_cuda_graph", ()),
+            (f"{_PASS}tc_piecewise_cuda_graph.context_manager.is_in_tc_piecewise_cuda_graph", ()),
             ("sglang.srt.layers.logits_processor.LogitsProcessorOutput", ("next_token_logits",)),
             ("sglang.srt.model_executor.model_runner.ModelRunnerOutput", ("logits_output", "can_run_graph")),
         )
@@ -300,13 +303,23 @@ def asks_for_more(batch: Any) -> bool:
     return bool(batch.return_logprob or batch.capture_hidden_mode.need_capture() or batch.spec_info is not None)
 
 
-def unheard(runner: Any, batch: Any) -> Any:
+def in_prefill_graph() -> bool:
+    """Whether a pass over prompts is running in CUDA graphs, piece by piece."""
+    from sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph.context import is_in_breakable_cuda_graph
+    from sglang.srt.model_executor.runner_backend_utils.tc_piecewise_cuda_graph.context_manager import (
+        is_in_tc_piecewise_cuda_graph,
+    )
+
+    return bool(is_in_breakable_cuda_graph() or is_in_tc_piecewise_cuda_graph())
+
+
+def unheard(runner: Any, batch: Any, *, in_graphs: bool) -> Any:
     """The output of a pass that was left early: logits `[requests, vocabulary]` of zeros."""
     from sglang.srt.layers.logits_processor import LogitsProcessorOutput
     from sglang.srt.model_executor.model_runner import ModelRunnerOutput
 
     logits = torch.zeros(batch.batch_size, runner.model_config.vocab_size, device=batch.input_ids.device)
-    return ModelRunnerOutput(logits_output=LogitsProcessorOutput(next_token_logits=logits), can_run_graph=False)
+    return ModelRunnerOutput(logits_output=LogitsProcessorOutput(next_token_logits=logits), can_run_graph=in_graphs)
 
 
 def cache_key(req: Any) -> dict[str, Any]:

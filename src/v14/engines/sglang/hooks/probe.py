@@ -45,8 +45,8 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
         engine.hearing = stop.may_stop(engine, forward_batch)
     try:
         output = original(runner, forward_batch, *args, **kwargs)
-    except stop.Unheard:
-        output = seams.unheard(runner, forward_batch)
+    except stop.Unheard as left:
+        output = seams.unheard(runner, forward_batch, in_graphs=left.in_graphs)
     finally:
         engine.live_batch, engine.hearing = None, ()
     with engine.memory.guard("cues"):

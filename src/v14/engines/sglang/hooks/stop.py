@@ -22,7 +22,14 @@ HEAD_WORTH = 1024
 
 
 class Unheard(BaseException):
-    """Ends a forward pass of which nothing more is of use: no error, so nobody's `except Exception` stops it."""
+    """Ends a forward pass of which nothing more is of use: no error, so nobody's `except Exception` stops it.
+
+    `in_graphs` says whether the pass ran in CUDA graphs.
+    """
+
+    def __init__(self, *, in_graphs: bool) -> None:
+        super().__init__()
+        self.in_graphs = in_graphs
 
 
 def may_stop(engine: Runtime, batch: Any) -> tuple[Pass, ...]:
@@ -62,7 +69,7 @@ def stop_behind_voters(
     with engine.memory.guard("stop"):
         stopped = _all_recall(engine, heard)
     if stopped:
-        raise Unheard
+        raise Unheard(in_graphs=seams.in_prefill_graph())
     return result
 
 
