@@ -18,7 +18,7 @@ from v14.types import Event, Trace
 
 FROZEN = {
     "upgrade": ["SRC", "OUT", "--link", "--calibration"],
-    "check": ["DIRECTORY", "--url", "--seed", "--json", "--keep", "--server-arg"],
+    "check": ["DIRECTORY", "--url", "--seed", "--json", "--plot", "--keep", "--server-arg"],
     "doctor": ["DIRECTORY", "--json"],
     "recall explain": ["REQUEST_ID", "--server", "--namespace", "--key-file", "--json"],
     "store path": [],
