@@ -49,10 +49,10 @@ def test_architectures_and_engines():
 
 
 def test_commands_and_links():
-    named = set(re.findall(r"^    v14 ((?:store|recall) [\w-]+|\w+)", README, re.MULTILINE))
+    named = set(re.findall(r"^    v14 ((?:store|recall|event) [\w-]+|\w+)", README, re.MULTILINE))
     commands = get_command(app).commands
-    nested = {f"{noun} {name}" for noun in ("store", "recall") for name in commands[noun].commands}
-    assert named == set(commands) - {"store", "recall"} | nested
+    nested = {f"{noun} {name}" for noun in ("store", "recall", "event") for name in commands[noun].commands}
+    assert named == set(commands) - {"store", "recall", "event"} | nested
     options = {name for param in commands["upgrade"].params for name in param.opts if name.startswith("--")}
     assert all(name in README for name in options)
     links = re.findall(r"\]\((?!http)([^)]+)\)", README)

@@ -65,5 +65,9 @@ class RefusedError(V14Error):
         self.status_code = status_code
 
 
+class EventFileError(V14Error):
+    """A file of events does not read, is too large, or is another model's."""
+
+
 class SelectionError(V14Error):
     """What is to be shown or forgotten is not said, or not known."""

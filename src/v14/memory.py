@@ -24,7 +24,7 @@ from v14.codecs.form import Form
 from v14.config import Switches
 from v14.engram import compress
 from v14.errors import StoreError, StoreUnavailableError
-from v14.events.cut import UNWRITTEN_ROLES, Cut, Cutter
+from v14.events.cut import UNWRITTEN_ROLES, Cut
 from v14.explain import Account, Records
 from v14.home import SharedHome
 from v14.namespaces import DEFAULT_NAMESPACE
@@ -69,9 +69,7 @@ class Memory:
         self.transcripts = Transcripts()
         self.journal = Journal()
         self.costs = CostBook()
-        self.cutter = Cutter(
-            turns=profile.turns, sentence_ends=profile.sentence_ends, event_tokens=profile.options.event_tokens
-        )
+        self.cutter = profile.cutter
         self.reason = reason
         self._store = store
         self._spaces: Spaces | None = None
@@ -338,7 +336,12 @@ class Session:
 
     def unknown(self, token_ids: Sequence[int], chat_id: str = "") -> list[Cut]:
         """The events of `token_ids` that are not stored yet, in order, each once."""
-        cuts = self.memory.cutter.cut(token_ids, namespace=self.namespace, said_at=time.time(), chat_id=chat_id)
+        return self.new(
+            self.memory.cutter.cut(token_ids, namespace=self.namespace, said_at=time.time(), chat_id=chat_id)
+        )
+
+    def new(self, cuts: Sequence[Cut]) -> list[Cut]:
+        """Those of `cuts` that are not stored yet, in order, each once."""
         known = self.memory.store.has(self.namespace, [cut.event.id for cut in cuts])
         new = {cut.event.id: cut for cut in reversed(cuts) if cut.event.id not in known}
         return sorted(new.values(), key=lambda cut: cut.start)

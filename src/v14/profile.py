@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from v14.config import CONFIG_KEY, Options
 from v14.errors import DirectoryError, OptionError
+from v14.events.cut import Cutter
 from v14.events.turns import TurnFormat
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
@@ -44,6 +45,11 @@ class Profile:
     voters: Voters
     options: Options
     measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cutter(self) -> Cutter:
+        """Cuts what this model reads into events."""
+        return Cutter(turns=self.turns, sentence_ends=self.sentence_ends, event_tokens=self.options.event_tokens)
 
     def save(self, directory: Path) -> None:
         """Write `v14/profile.json` and `v14/voters.safetensors` (the options go into `config.json`)."""

@@ -125,6 +125,7 @@ class FakeModel:
             "recalled": [
                 {
                     "id": f"sha256:{n}",
+                    "namespace": namespace,
                     "chat_id": "c",
                     "role": "user",
                     "said_at": 1.0,

@@ -16,10 +16,18 @@ from v14.store.directory import DirectoryStore
 from v14.store.master import key_of_file
 from v14.types import Event, Trace
 
+ASKING = ("--server", "--namespace", "--key-file", "--json")
 FROZEN = {
     "upgrade": ["SRC", "OUT", "--link", "--calibration"],
     "check": ["DIRECTORY", "--url", "--seed", "--json", "--plot", "--keep", "--server-arg"],
     "doctor": ["DIRECTORY", "--json"],
+    "event list": ["--chat", *ASKING],
+    "event search": ["WORDS", *ASKING],
+    "event show": ["EVENT_ID", *ASKING],
+    "event forget": ["EVENT_ID", "--server", "--namespace", "--key-file", "--yes", "--json"],
+    "event export": ["FILE", *ASKING],
+    "event import": ["FILE", *ASKING],
+    "event stats": [*ASKING],
     "recall explain": ["REQUEST_ID", "--server", "--namespace", "--key-file", "--json"],
     "store path": [],
     "store status": ["--json"],

@@ -24,9 +24,11 @@ from v14.codecs.form import Form
 from v14.codecs.layers import decode_layers
 from v14.config import CONFIG_KEY, Options, Switches
 from v14.engines.sglang.front import Front
+from v14.engines.sglang.importing import ticket as import_ticket
 from v14.engines.sglang.ticket import Ticket
 from v14.errors import (
     DirectoryError,
+    EventFileError,
     OptionError,
     RefusedError,
     StoreError,
@@ -34,6 +36,9 @@ from v14.errors import (
     TraceCorruptError,
     UpgradeError,
 )  # fmt: skip
+from v14.events import file
+from v14.events.cut import Cutter
+from v14.events.replay import events_of, replays
 from v14.events.turns import TurnFormat
 from v14.geometry import AttentionLayer, Geometry, Rotary
 from v14.home import parse_home
@@ -319,6 +324,30 @@ def headers(data: bytes) -> None:
     for policy, secret in (("open", b""), ("keyed", b""), ("required", b"secret of the proxy")):
         with suppress(ValueError, RefusedError):
             Front(Namespaces(policy, secret=secret), lambda: True).admit(asked, given)
+
+
+def _event_file_seeds() -> list[bytes]:
+    known, _ = made(3)
+    whole = {"id": known.id, "chat_id": "c", "role": "user", "said_at": 1.5, "token_ids": list(known.token_ids)}
+    whole |= {"parent": known.parent, "closing_len": known.closing_len, "text": " ".join(map(str, known.token_ids))}
+    return [json.dumps(whole).encode() + b"\n", b'{"role": "user", "text": "The boat is Ada.", "said_at": 2}\n']
+
+
+@target(EventFileError, seeds=_event_file_seeds)
+def event_file(data: bytes) -> None:
+    """A file of events to be imported, up to the sequences in which they are read again."""
+    lines = file.read(
+        file.lines_of(data), namespace="ann", roles=("user", "assistant", "text"), vocab_size=1 << 20,
+        decode=lambda ids: " ".join(map(str, ids)), now=0.0,
+    )  # fmt: skip
+    turns = TurnFormat(openings={"user": (1, 2), "assistant": (1, 3)}, closing=(9,))
+    cutter = Cutter(turns=turns, sentence_ends=frozenset({46}))
+    events = []
+    for line in lines:
+        plain = isinstance(line, file.Plain)
+        events += events_of(line, tuple(line.text.encode()), (7,), cutter, "ann") if plain else [line]
+    for replay in replays(events, (7,)):
+        Ticket.load(import_ticket(replay, "ann").dump()).cuts(replay.token_ids)
 
 
 HOME = b"postgresql://ann:secret@host:5432/memory?segments=s3://bucket/prefix&endpoint=http://host:9000&region=x"

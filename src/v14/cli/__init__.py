@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from v14.cli import check, doctor, recall, store, upgrade, upkeep, version
+from v14.cli import check, doctor, event, recall, store, upgrade, upkeep, version
 from v14.errors import V14Error
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("doctor")(doctor.doctor)
 for change in (upkeep.forget, upkeep.ttl, upkeep.audit, upkeep.verify, upkeep.repair):
     store.app.command()(change)
 app.add_typer(store.app, name="store")
+app.add_typer(event.app, name="event")
 app.add_typer(recall.app, name="recall")
 app.command("version")(version.version)
 

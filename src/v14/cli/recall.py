@@ -4,18 +4,14 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode
-from urllib.request import Request, urlopen
 
 import typer
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from v14.errors import ServerError
+from v14.cli.asking import DEFAULT_URL, KeyFileOption, ServerOption, asking
 
-TIMEOUT_S = 30
 BAR_CELLS = 30
 SHADES = ("default", "on grey23", "on dark_blue", "on blue", "on dodger_blue1")
 """Backgrounds of a word, by its share of the heaviest word's weight."""
@@ -31,9 +27,9 @@ def recall() -> None:
 @app.command()
 def explain(
     request_id: Annotated[str, typer.Argument(metavar="ID", help="The id in a reply's metadata.v14.")],
-    server: Annotated[str, typer.Option(help="Where the server is.")] = "http://127.0.0.1:30000",
+    server: ServerOption = DEFAULT_URL,
     namespace: Annotated[str | None, typer.Option(help="Whose request it was, if not the key's own.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="A file with the key that the server asks for.")] = None,
+    key_file: KeyFileOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
 ) -> None:
     """A request's words with their weight, the votes, what was recalled, where it stood, and how long it took."""
@@ -46,38 +42,7 @@ def explain(
 
 def fetch(server: str, request_id: str, namespace: str | None, key_file: Path | None) -> dict[str, Any]:
     """Ask a server for the record of a request. Raises `ServerError`."""
-    query = f"?{urlencode({'namespace': namespace})}" if namespace else ""
-    url = f"{server.rstrip('/')}/v14/requests/{quote(request_id, safe='')}{query}"
-    try:
-        headers = {"Authorization": f"Bearer {key_file.read_text().strip()}"} if key_file else {}
-        if namespace and namespace.isascii():
-            # A server that believes what it is told wants it told here.
-            headers["X-V14-Namespace"] = namespace
-        with urlopen(Request(url, headers=headers), timeout=TIMEOUT_S) as reply:
-            told: dict[str, Any] = json.loads(reply.read())
-            return told
-    except HTTPError as error:
-        remedies = {
-            401: "give the key of the request's namespace with --key-file",
-            403: "give the key of the request's namespace, or of an operator, with --key-file",
-            404: "give --namespace if it was of another; a server keeps its last plans only, and none where nothing is "
-            "stored",
-        }
-        remedy = remedies.get(error.code, "look at the server's log")
-        raise ServerError(f"{url} answers {error.code}: {_message(error)}. {remedy[0].upper()}{remedy[1:]}.") from error
-    except (URLError, OSError, ValueError) as error:
-        raise ServerError(f"{url} cannot be asked: {error}. Give the server's address with --server.") from error
-
-
-def _message(error: HTTPError) -> str:
-    """What a server says about an error, in its JSON or as it is."""
-    text = error.read().decode(errors="replace")
-    try:
-        body = json.loads(text)
-    except ValueError:
-        return text[:200] or str(error.reason)
-    detail = body.get("detail") or body.get("error", {}) if isinstance(body, dict) else body
-    return str(detail.get("message", detail) if isinstance(detail, dict) else detail)
+    return asking(server, namespace, key_file).explain(request_id)
 
 
 def render(told: dict[str, Any]) -> Group:

@@ -96,7 +96,7 @@ def ttl(
 
 
 def audit(as_json: JsonFlag = False) -> None:
-    """What was forgotten, expired and evicted, and when: how many events, and nothing of what they said."""
+    """What was forgotten, expired, evicted and imported, and when: how many events, and nothing of what they said."""
     records = [
         {"weights_id": weights_id, **asdict(record)}
         for weights_id, found in looking.audits(Switches.read().memory_home).items()

@@ -1,4 +1,4 @@
-"""The audit record: that something was forgotten, when, by whose request and how much. Never what.
+"""The audit record: that something was forgotten or imported, when, by whose request and how much. Never what.
 
 An event's id is a hash of its text, and a short text can be guessed from its hash: a record holds no ids, and of the
 namespace only a digest.
@@ -27,9 +27,9 @@ def namespace_digest(namespace: str) -> str:
 class Record:
     """One line of the audit. Fields are the columns of the table `audit`, in order.
 
-    at: Unix seconds. action: forget, expire or evict. selection: the kind of selection that was asked for (event, chat,
-    between, namespace, ttl …), without its value. requested_by: what the caller said of itself, such as a request id.
-    finished_at: when the last copy was gone from the files, too; 0.0 is not yet.
+    at: Unix seconds. action: forget, expire, evict or import. selection: the kind of selection that was asked for
+    (event, chat, between, namespace, ttl, file …), without its value. requested_by: what the caller said of itself,
+    such as a request id. finished_at: when the last copy was gone from the files, too; 0.0 is not yet.
     """
 
     at: float

@@ -100,7 +100,10 @@ class Store(Protocol):
         """Replace the policy of a namespace, durably. An event that is over by it is at once not there for any call."""
 
     def audit(self) -> Sequence[Record]:
-        """What was forgotten, expired or evicted, oldest first."""
+        """What was forgotten, expired, evicted or imported, oldest first."""
+
+    def note_import(self, namespace: str, num_events: int, num_tokens: int, requested_by: str = "") -> None:
+        """Append to the audit that so much was imported, durably. Raises `StoreError`."""
 
     def stats(self) -> StoreStats:
         """Current sizes."""

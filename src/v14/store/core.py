@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from v14.store.audit import Record
+from v14.store.audit import Record, namespace_digest
 from v14.store.erase import Eraser
 from v14.store.expiry import Expiry
 from v14.store.foundation import CatalogContract
@@ -121,6 +121,27 @@ class CoreStore(StoreReading):
     def audit(self) -> Sequence[Record]:
         """What was forgotten and expired, oldest first."""
         return self._catalog.audit()
+
+    def note_import(self, namespace: str, num_events: int, num_tokens: int, requested_by: str = "") -> None:
+        """Append to the audit that events were imported, durably. Raises `StoreError`."""
+        at = self._clock()
+        record = Record(
+            at=at,
+            action="import",
+            selection="file",
+            namespace_digest=namespace_digest(namespace),
+            num_events=num_events,
+            num_tokens=num_tokens,
+            requested_by=requested_by,
+            finished_at=at,
+        )
+
+        def note() -> None:
+            self._ready()
+            with self._catalog.erasing():
+                self._catalog.forget((), (), [record])
+
+        self._writer.run(note)
 
     def close(self) -> None:
         """Commit what is pending and close; events that cannot be written are lost. A second call does nothing."""

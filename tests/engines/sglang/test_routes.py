@@ -11,7 +11,11 @@ from fastapi import FastAPI
 
 from tests.test_explain import asked, memory_of, told
 from v14.engines.sglang import control
+from v14.engines.sglang.importing import Importer, import_router
 from v14.engines.sglang.routes import router
+from v14.events import file
+from v14.events.cut import Cutter
+from v14.events.turns import TurnFormat
 from v14.keys import Grant
 from v14.namespaces import Namespaces
 
@@ -69,7 +73,9 @@ def client():
     keys = {KEY_DIGEST: Grant(sha256=KEY_DIGEST, operator=True)}
     front = SimpleNamespace(namespaces=Namespaces("open", keys=keys))
     app.include_router(router(front, ask, lambda ids: f"<{len(ids)}>"))
-    return Client(app, memory)
+    made = Client(app, memory)
+    made.front = front
+    return made
 
 
 def of(namespace, **headers):
@@ -141,6 +147,32 @@ def test_what_is_not_forgotten(client, headers, wanted, status, said):
     found, body = client.ask("POST", "/v14/forget", headers, body=wanted)
     assert (found, said in body["detail"]) == (status, True)
     assert client.memory.store.namespaces() == {"ann": 1}
+
+
+def importing(client, data, **headers):
+    """What `POST /v14/import` answers where nothing is ever read."""
+
+    async def read(token_ids, ticket):
+        raise AssertionError("nothing was to be read")
+
+    async def ask(what, **arguments):
+        return {"error": "the memory is off", "status": 503}
+
+    tokenizer = SimpleNamespace(decode=str, encode=lambda text, add_special_tokens: [4])
+    cutter = Cutter(turns=TurnFormat(openings={}))
+    importer = Importer(cutter=cutter, tokenizer=tokenizer, vocab_size=9, read=read, ask=ask, room_tokens=lambda: 99)
+    app = FastAPI()
+    app.include_router(import_router(client.front, importer))
+    return Client(app, None).ask("POST", "/v14/import", of("ann", **headers), body=data)
+
+
+def test_imports_that_are_refused(client, monkeypatch):
+    assert importing(client, [])[0] == 400
+    status, body = importing(client, {"role": "text", "text": "hello"})
+    assert (status, body["detail"]) == (503, "the memory is off")
+    monkeypatch.setattr(file, "MAX_BYTES", 10)
+    status, body = importing(client, {"role": "text", "text": "hello"})
+    assert (status, "split it into several" in body["detail"]) == (413, True)
 
 
 def test_a_memory_that_is_off():

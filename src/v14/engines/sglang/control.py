@@ -81,6 +81,18 @@ def _stats(engine: Runtime, namespace: str) -> Answer:
     }
 
 
+def _held(engine: Runtime, namespace: str, ids: list[str]) -> Answer:
+    """Which of these events the namespace holds."""
+    engine.settle(namespace)
+    return {"held": sorted(engine.memory.store.has(namespace, ids))}
+
+
+def _imported(engine: Runtime, namespace: str, num_events: int, num_tokens: int, requested_by: str) -> Answer:
+    """Note an import in the store's audit."""
+    engine.memory.store.note_import(namespace, num_events, num_tokens, requested_by)
+    return {}
+
+
 def _explain(engine: Runtime, namespace: str, request_id: str) -> Answer:
     """The record of a request of a namespace, alike unknown for one of another."""
     try:
@@ -115,6 +127,8 @@ ORDERS: Mapping[str, Callable[..., Answer]] = {
     "namespaces": _namespaces,
     "events": _events,
     "stats": _stats,
+    "held": _held,
+    "imported": _imported,
     "explain": _explain,
     "forget": _forget,
     "finish": _finish,

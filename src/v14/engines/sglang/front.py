@@ -20,6 +20,8 @@ OWN_REQUESTS = ("warm_up", "health_check")
 """Why the server's own requests are served without memory."""
 USER_ATTRIBUTE = "v14_user"
 """Where the hook on the OpenAI routes leaves the `user` field for the front."""
+TICKET_ATTRIBUTE = "v14_ticket"
+"""Where a request of the memory's own carries its ticket. What a client sends becomes no attribute of that name."""
 
 Generate = Callable[..., AsyncIterator[dict[str, Any]]]
 
@@ -128,6 +130,12 @@ class Front:
         async for output in original(obj, request):
             report |= _found(output)
             yield _with_report(output, report)
+
+
+def prepare(obj: Any, ticket: Ticket) -> None:
+    """Let a request of the memory's own (an import) go to the scheduler with the ticket that it brought."""
+    obj.extra_key = radix_key(ticket.namespace, ticket.mode, None)
+    _set_ticket(obj, ticket.dump())
 
 
 def _first_or(value: Any, default: Any) -> Any:

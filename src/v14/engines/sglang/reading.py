@@ -1,5 +1,6 @@
 """How one request is read: its real tokens, the spans between them, and what was seen of its cue so far."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 
 from v14.engines.sglang.recording import Recording
 from v14.engines.sglang.ticket import Ticket
+from v14.events.cut import Cut
 from v14.memory import Session
 from v14.reinstate.cost import Way
 from v14.reinstate.layout import Layout, SpannedSequence
@@ -51,6 +53,12 @@ class Reading:
     def is_looking(self) -> bool:
         """Whether it is still open what the request recalls."""
         return self.original is not None
+
+    def new_events(self, token_ids: Sequence[int]) -> list[Cut]:
+        """The events of its token ids, and of what was written behind them, that are not stored yet."""
+        if self.ticket.told:
+            return self.session.new(self.ticket.cuts(token_ids))
+        return self.session.unknown(token_ids, self.ticket.chat_id)
 
     @property
     def new_position(self) -> int:

@@ -102,13 +102,7 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
     """The routes. `ask` sends an order to the scheduler (`control`), `decode` makes text of token ids."""
     routes = APIRouter(prefix="/v14", tags=["memory"])
 
-    def access(request: Request) -> Access:
-        try:
-            return front.namespaces.access(request.headers)
-        except RefusedError as error:
-            raise HTTPException(error.status_code, str(error)) from error
-
-    Caller = Annotated[Access, Depends(access)]
+    Caller = Annotated[Access, Depends(access_of(front))]
 
     async def asked(what: str, **arguments: Any) -> dict[str, Any]:
         answer = await ask(what, **arguments)
@@ -197,9 +191,7 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
     @routes.post("/forget")
     async def forget(wanted: Forget, caller: Caller) -> Forgotten:
         """Forget events of a namespace, for good: on disk, in memory, in the prefix cache and in what is running."""
-        name = wanted.namespace or _own(caller)
-        if not caller.may_forget(name):
-            raise HTTPException(403, f"this request may not change the namespace {name!r}")
+        name = writable(caller, wanted.namespace)
         return await _forget(name, wanted.selection(), "operator" if caller.operator else "owner")
 
     @routes.delete("/events/{event_id}")
@@ -218,6 +210,26 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
         return Forgotten(namespace=name, **done)
 
     return routes
+
+
+def access_of(front: Front) -> Callable[[Request], Access]:
+    """What a request may do, or the answer that it may not."""
+
+    def access(request: Request) -> Access:
+        try:
+            return front.namespaces.access(request.headers)
+        except RefusedError as error:
+            raise HTTPException(error.status_code, str(error)) from error
+
+    return access
+
+
+def writable(caller: Access, namespace: str | None) -> str:
+    """The namespace that is asked for, or the caller's own, if the caller may change it."""
+    name = namespace or _own(caller)
+    if not caller.may_forget(name):
+        raise HTTPException(403, f"this request may not change the namespace {name!r}")
+    return name
 
 
 def _own(caller: Access) -> str:

@@ -250,6 +250,12 @@ def kv_scales(model: Any) -> set[float]:
     return {float(scale) for scale in scales if scale is not None}
 
 
+def room_tokens(tokenizer_manager: Any) -> int:
+    """How many tokens a prompt may have that is answered with one."""
+    limit = getattr(tokenizer_manager, "max_req_input_len", None) or tokenizer_manager.context_len
+    return int(limit) - 1
+
+
 def kv_row(req: Any) -> int | None:
     """The row of `req_to_token` that holds a request's KV slots; None while it holds none."""
     row = req.kv.req_pool_idx if hasattr(req.kv, "req_pool_idx") else req.req_pool_idx

@@ -10,8 +10,8 @@ from sglang.srt.managers.tokenizer_manager import ServerStatus
 from v14.config import Switches
 from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory
-from v14.engines.sglang.front import USER_ATTRIBUTE, Front, Generate
-from v14.engines.sglang.ticket import KEY
+from v14.engines.sglang.front import TICKET_ATTRIBUTE, USER_ATTRIBUTE, Front, Generate, prepare
+from v14.engines.sglang.ticket import KEY, Ticket
 from v14.namespaces import Namespaces
 
 FRONT_ATTRIBUTE = "v14_front"
@@ -59,7 +59,11 @@ async def generate_with_memory(
     def bound(inner: Any, http_request: Any) -> AsyncIterator[dict[str, Any]]:
         return original(manager, inner, http_request)
 
+    own = getattr(obj, TICKET_ATTRIBUTE, None)
     if front is None or not isinstance(obj, GenerateReqInput):
+        outputs = bound(obj, request)
+    elif isinstance(own, Ticket):
+        prepare(obj, own)
         outputs = bound(obj, request)
     else:
         outputs = front.generate(bound, obj, request, headers)

@@ -52,7 +52,7 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> bool:
         written = list(req.output_ids)[: committed - sequence_len]
         token_ids += written
         positions += range(sequence_len, sequence_len + len(written))
-    cuts = reading.session.unknown(token_ids, reading.ticket.chat_id)
+    cuts = reading.new_events(token_ids)
     if not cuts:
         return False
     runs = [(positions[cut.start], positions[cut.start] + cut.event.num_tokens) for cut in cuts]

@@ -45,7 +45,7 @@ def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
         engine.settle(reading.session.namespace)
         events = [
             (reading.sequence.positions[cut.start], reading.sequence.positions[cut.start] + cut.event.num_tokens)
-            for cut in reading.session.unknown(reading.token_ids, reading.ticket.chat_id)
+            for cut in reading.new_events(reading.token_ids)
         ]
     return Recording(pool=pool, rank=rank, heads=heads, events=tuple(events))
 
