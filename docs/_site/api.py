@@ -5,6 +5,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -43,11 +44,10 @@ def page(described: dict[str, Any]) -> str:
             if route.get("parameters"):
                 rows = [(f"`{p['name']}`", p["in"], kind(p["schema"]), said(p)) for p in route["parameters"]]
                 parts.append(table(("parameter", "in", "type", "meaning"), rows))
-            for content in route.get("requestBody", {}).get("content", {}).items():
-                parts.append(body("Body", *content, described))
+            sent = route.get("requestBody", {}).get("content", {})
+            parts += [body("Body", media_type, content, described) for media_type, content in sent.items()]
             answer = route["responses"]["200"].get("content", {})
-            for content in answer.items():
-                parts.append(body("Answer", *content, described))
+            parts += [body("Answer", media_type, content, described) for media_type, content in answer.items()]
     return "\n".join(parts)
 
 
@@ -82,11 +82,11 @@ def said(given: dict[str, Any]) -> str:
     """What is said about a field or parameter: its description and default."""
     inner = given.get("schema", {}) if "in" in given else given
     default = inner.get("default")
-    words = given.get("description", inner.get("description", ""))
+    words = str(given.get("description", inner.get("description", "")))
     return words + (f" (default `{json.dumps(default)}`)" if default not in (None, "", []) else "")
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
