@@ -89,7 +89,7 @@ def test_files_that_are_too_large(monkeypatch):
     with pytest.raises(EventFileError, match="up to 2 lines, not 3"):
         file.lines_of(b"1\n2\n3", max_lines=2)
     monkeypatch.setattr(file, "MAX_BYTES", 4)
-    with pytest.raises(EventFileError, match="split it into several"):
+    with pytest.raises(EventFileError, match="give it in several parts"):
         file.lines_of(b"1\n2\n3")
 
 

@@ -37,10 +37,12 @@ class Plain:
 def lines_of(data: bytes, *, max_lines: int = MAX_LINES) -> list[bytes]:
     """The lines of a file that are not empty. Raises `EventFileError` for one that is too large."""
     if len(data) > MAX_BYTES:
-        raise EventFileError(f"a file of events has up to {MAX_BYTES >> 20} MiB; split it into several")
+        raise EventFileError(f"a file of events has up to {MAX_BYTES >> 20} MiB; give it in several parts")
     lines = [line for line in data.split(b"\n") if line.strip()]
     if len(lines) > max_lines:
-        raise EventFileError(f"a file of events has up to {max_lines} lines, not {len(lines)}; split it into several")
+        raise EventFileError(
+            f"a file of events has up to {max_lines} lines, not {len(lines)}; give it in several parts"
+        )
     return lines
 
 

@@ -172,7 +172,7 @@ def test_imports_that_are_refused(client, monkeypatch):
     assert (status, body["detail"]) == (503, "the memory is off")
     monkeypatch.setattr(file, "MAX_BYTES", 10)
     status, body = importing(client, {"role": "text", "text": "hello"})
-    assert (status, "split it into several" in body["detail"]) == (413, True)
+    assert (status, "give it in several parts" in body["detail"]) == (413, True)
 
 
 def test_a_memory_that_is_off():

@@ -151,7 +151,7 @@ def import_router(front: Front, importer: Importer) -> APIRouter:
             data += part
             if len(data) > file.MAX_BYTES:
                 raise HTTPException(
-                    413, f"a file of events has up to {file.MAX_BYTES >> 20} MiB; split it into several"
+                    413, f"a file of events has up to {file.MAX_BYTES >> 20} MiB; give it in several parts"
                 )
         try:
             events = await asyncio.to_thread(importer.events, bytes(data), name)
