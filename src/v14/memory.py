@@ -70,6 +70,7 @@ class Memory:
         self.journal = Journal()
         self.costs = CostBook()
         self.cutter = profile.cutter
+        self.asks = profile.asking
         self.reason = reason
         self._store = store
         self._spaces: Spaces | None = None
@@ -281,7 +282,15 @@ class Session:
     ) -> Plan:
         options, overlap = self.memory.profile.options, reach.overlap(token_ids[layout.new_start :])
         return make_plan(
-            candidates, reach.lookup, options, token_ids, budget_tokens, order=reach.order, overlap=overlap, votes=votes
+            candidates,
+            reach.lookup,
+            options,
+            token_ids,
+            budget_tokens,
+            order=reach.order,
+            overlap=overlap,
+            votes=votes,
+            asks=self.memory.asks,
         )
 
     def _drop_expired(self, events: Sequence[Event]) -> bool:

@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from v14.config import CONFIG_KEY, Options
 from v14.errors import DirectoryError, OptionError
+from v14.events.asking import Asking
 from v14.events.cut import Cutter
 from v14.events.turns import TurnFormat
 from v14.geometry import Geometry
@@ -42,6 +43,7 @@ class Profile:
     geometry: Geometry
     turns: TurnFormat
     sentence_ends: frozenset[int]
+    question_ends: frozenset[int] = frozenset()
     voters: Voters
     options: Options
     measured: Mapping[str, Any] = field(default_factory=dict)
@@ -50,6 +52,11 @@ class Profile:
     def cutter(self) -> Cutter:
         """Cuts what this model reads into events."""
         return Cutter(turns=self.turns, sentence_ends=self.sentence_ends, event_tokens=self.options.event_tokens)
+
+    @property
+    def asking(self) -> Asking:
+        """What tells events that only ask."""
+        return Asking(turns=self.turns, sentence_ends=self.sentence_ends, question_ends=self.question_ends)
 
     def save(self, directory: Path) -> None:
         """Write `v14/profile.json` and `v14/voters.safetensors` (the options go into `config.json`)."""
@@ -67,6 +74,7 @@ class Profile:
             "geometry": self.geometry.to_json(),
             "turns": self.turns.to_json(),
             "sentence_ends": sorted(self.sentence_ends),
+            "question_ends": sorted(self.question_ends),
             "voters": {
                 "heads": [list(head) for head in self.voters.heads],
                 "weights": list(self.voters.weights),
@@ -134,6 +142,8 @@ class Profile:
             geometry=geometry,
             turns=TurnFormat.from_json(data["turns"]),
             sentence_ends=frozenset(map(int, data["sentence_ends"])),
+            # Directories made before recall knew questions have none.
+            question_ends=frozenset(map(int, data.get("question_ends", ()))),
             voters=voters,
             options=options,
             measured=data["measured"],

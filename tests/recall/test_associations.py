@@ -1,14 +1,19 @@
 """Plans that follow associations: two and three steps, what is not led to, what shared words of a question decide."""
 
-import pytest
-
 from v14.config import Options
-from v14.recall.associations import MOST, leads
+from v14.recall.associations import NAME_MOST, leads
 from v14.recall.plan import make_plan
 from v14.recall.terms import Overlap, Terms
 from v14.types import Event, Vote
 
-OPTIONS = Options(recall_floor=1.0, recall_ratio=0.5, recall_max_events=3, recall_budget_tokens=100)
+OPTIONS = Options(
+    recall_floor=1.0,
+    recall_ratio=0.5,
+    recall_sure=3.0,
+    recall_linked=2.0,
+    recall_max_events=3,
+    recall_budget_tokens=100,
+)
 TEMPLATE = (1, 2)
 QUESTION = (*TEMPLATE, 20, 11)
 
@@ -26,7 +31,7 @@ class World:
             self.votes.append(Vote(event_id=event.id, value=vote))
             self.terms.add(event.id, event.body)
 
-    def plan(self, options=OPTIONS, prompt=QUESTION, budget=100):
+    def plan(self, options=OPTIONS, prompt=QUESTION, budget=100, **given):
         ranked = sorted(self.votes, key=lambda vote: -vote.value)
         overlap = Overlap([self.terms], prompt)
         return make_plan(
@@ -37,6 +42,7 @@ class World:
             budget,
             order=list(self.events).index,
             overlap=overlap,
+            **given,
         )
 
     def recalled(self, **given):
@@ -56,7 +62,7 @@ def test_two_steps_and_three():
 
 def test_the_plan_says_what_each_event_is_there_for():
     plan = World(rack=RACK, called=CALLED).plan()
-    assert plan.why[1] == "vote 1.500"
+    assert plan.why[1].startswith("vote 1.500, shares ")
     assert plan.why[0].startswith("linked with " + plan.events[1].id[:15])
     assert "1 more that these lead to" in plan.reason
 
@@ -99,14 +105,39 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=votes_alone)[-1] == "other"
 
 
-def test_a_weaker_source_passes_on_less():
+def test_a_longer_name_leads_further_and_so_does_what_the_question_leaves_open():
     terms = Terms()
-    for name, body in {"a": (40,), "b": (41,), "c": (40,), "d": (41,), "e": (9,), "f": (8,)}.items():
+    names = {"short": (40,), "long": (41, 42, 43), "a": (9, 40, 8), "b": (7, 41, 42, 43), "c": (41, 6, 42, 5, 43)}
+    for name, body in names.items():
         terms.add(name, body)
     overlap = Overlap([terms], ())
-    found = leads({"a": 2.0, "b": 1.0}, {"c": 0.0, "d": 0.0}, (), overlap, 1.0)
-    assert [(lead.event_id, lead.source) for lead in found] == [("c", "a"), ("d", "b")]
-    assert found[0].strength == pytest.approx(1.0)
-    assert found[1].strength == pytest.approx(0.5)
-    assert found[0].strength <= MOST
-    assert leads({"a": 2.0}, {"c": 0.0}, {"c"}, overlap, 1.0) == []
+    shared = {(lead.source, lead.event_id): lead.shared for lead in leads(["short", "long"], (), overlap)}
+    assert set(shared) == {("short", "a"), ("long", "b"), ("long", "c")}
+    assert shared["long", "b"] > shared["short", "a"] > shared["long", "c"], "scattered tokens are no name"
+    assert all(lead.strength <= NAME_MOST for lead in leads(["short", "long"], (), overlap))
+    assert [lead.event_id for lead in leads(["long"], {"b"}, overlap)] == ["c"]
+    asked = {lead.event_id: lead.strength for lead in leads(["long"], (), Overlap([terms], (6,)))}
+    assert asked["c"] > next(lead.strength for lead in leads(["long"], (), overlap) if lead.event_id == "c")
+
+
+def test_earlier_questions_stand_in_no_plan_for_a_fact():
+    world = World(asked=((20, 21, 10, 12), 1.4), fact=((20, 21, 10, 35), 1.3))
+    prompt = (*TEMPLATE, 20, 21, 11)
+    asking = next(id for id, name in world.names.items() if name == "asked")
+    assert set(world.recalled(prompt=prompt)) == {"asked", "fact"}
+    assert world.recalled(prompt=prompt, asks=lambda event: event.id == asking) == ["fact"]
+    assert world.recalled(prompt=prompt, asks=lambda event: True), "there is nothing else"
+
+
+def test_what_shares_a_rare_name_is_weighed_whatever_its_vote():
+    world = World(found=((20, 10, 40), 1.2), named=((20, 21, 10, 35), 0.2))
+    ranked = [vote for vote in world.votes if vote.value > 1]
+    events = world.events
+
+    def votes(ids):
+        return {vote.event_id: vote.value for vote in world.votes if vote.event_id in ids}
+
+    prompt = (*TEMPLATE, 20, 21, 10)
+    overlap = Overlap([world.terms], prompt)
+    plan = make_plan(ranked, lambda ids: [events[id] for id in ids], OPTIONS, prompt, 100, overlap=overlap, votes=votes)
+    assert world.names[plan.events[-1].id] == "named"

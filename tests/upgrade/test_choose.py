@@ -1,25 +1,32 @@
 """Choosing voters on invented measurements: what must be found, and what must be admitted."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from v14.recall.votes import votes
-from v14.types import Cue
+from v14.types import Cue, Event
 from v14.upgrade.calibration import Question
 from v14.upgrade.choose import choose
-from v14.upgrade.limits import MAX_EVENTS, choose_limits
+from v14.upgrade.limits import LINKED_RANGE, MAX_EVENTS, SURE, choose_limits
 from v14.upgrade.measure import Measurement
 
-NUM_FACTS, NUM_OTHER, NUM_EVENTS, NUM_HEADS = 40, 30, 60, 40
+NUM_FACTS, NUM_OTHER, NUM_STRANGERS, NUM_EVENTS, NUM_HEADS = 40, 30, 20, 60, 40
+KIND = 7
 
 
 def invented(signal: float, *, look_alike: float = 0.0, seed: int = 0) -> Measurement:
-    """Heads 3 and 17 attend to the right event by `signal`; they and head 8 to an impostor by `look_alike`."""
+    """Heads 3 and 17 attend to the right event by `signal`; they and head 8 to an impostor by `look_alike`.
+
+    Questions name what they ask for, a stranger's name stands in no event.
+    """
     generator = torch.Generator().manual_seed(seed)
-    num = NUM_FACTS + NUM_OTHER
+    num = NUM_FACTS + NUM_OTHER + NUM_STRANGERS
     null = 0.1 + 0.05 * torch.rand(NUM_EVENTS, NUM_HEADS, generator=generator)
     shares = (null + 0.03 * torch.randn(num, NUM_EVENTS, NUM_HEADS, generator=generator)).clamp(0, 1)
-    asked = torch.tensor([*range(NUM_FACTS), *[-1] * NUM_OTHER])
+    asked = torch.tensor([*range(NUM_FACTS), *[-1] * (NUM_OTHER + NUM_STRANGERS)])
     facts = torch.tensor([*range(NUM_FACTS), *[-1] * (NUM_EVENTS - NUM_FACTS)])
     for question in range(num):
         if question < NUM_FACTS:
@@ -32,8 +39,20 @@ def invented(signal: float, *, look_alike: float = 0.0, seed: int = 0) -> Measur
             queries=torch.randn(NUM_HEADS, 3, 8, generator=generator),
             context_lse=torch.randn(NUM_HEADS, 3, generator=generator),
         ),
-        events=(),
-        questions=tuple(Question(text="", fact=None, held_out=False) for _ in range(num)),
+        events=tuple(
+            Event(
+                namespace="n",
+                chat_id="c",
+                role="user",
+                said_at=float(n),
+                token_ids=(KIND, 1000 + n, 2000 + n, 3000 + n),
+            )
+            for n in range(NUM_EVENTS)
+        ),
+        questions=tuple(
+            Question(text="", fact=None, held_out=False, stranger=n >= NUM_FACTS + NUM_OTHER) for n in range(num)
+        ),
+        prompts=tuple((KIND, 1000 + n, 2000 + n) if n < NUM_FACTS else (KIND, 5000 + n, 6000 + n) for n in range(num)),
         shares=shares.clamp(0, 1),
         null_shares=null,
         facts=facts,
@@ -53,7 +72,33 @@ def test_heads_that_see_are_found():
     assert choice.separation.top1 > 0.95
     assert choice.separation.recalling <= 0.05
     assert choice.floor == pytest.approx(1.0)
-    assert choose_limits(measurement, choice).right_in_plan > 0.9
+    limits = choose_limits(measurement, choice)
+    assert limits.right_in_plan > 0.9
+    assert limits.strangers_recalling <= 0.05
+    assert limits.wrong_in_plan < 0.1
+    assert LINKED_RANGE[0] <= limits.linked <= LINKED_RANGE[1]
+
+
+def test_a_plan_has_to_be_sure_enough_for_strangers_but_does_not_lose_what_is_right():
+    """Strangers have votes like those of what was told; what they name stands nowhere."""
+    measurement = invented(0.5)
+    look_alikes = torch.full((NUM_FACTS + NUM_OTHER + NUM_STRANGERS, NUM_EVENTS), 0.1)
+    look_alikes[:NUM_FACTS, :NUM_FACTS] += 1.4 * torch.eye(NUM_FACTS)
+    look_alikes[-NUM_STRANGERS:, :NUM_STRANGERS] += 1.4 * torch.eye(NUM_STRANGERS)
+    choice = SimpleNamespace(votes=look_alikes, floor=1.0)
+    limits = choose_limits(measurement, choice)
+    assert 1.5 < limits.sure < 4
+    assert limits.strangers_recalling == 0
+    assert limits.right_in_plan == 1
+    unnamed = replace(measurement, prompts=tuple((KIND,) for _ in measurement.prompts))
+    assert choose_limits(unnamed, choice).right_in_plan == 1, "at the price of strangers"
+    assert choose_limits(unnamed, choice).strangers_recalling == 1
+    assert (
+        choose_limits(measurement.familiar(), SimpleNamespace(votes=look_alikes[:-NUM_STRANGERS], floor=1.0)).sure
+        == SURE
+    )
+    telling = choose_limits(measurement, choice, lambda event: event.said_at < NUM_FACTS)
+    assert telling.right_in_plan == 0.0, "events that only ask are in no plan"
 
 
 def test_a_head_that_sees_only_look_alikes_is_subtracted():

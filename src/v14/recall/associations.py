@@ -1,32 +1,35 @@
-"""What found events lead to: activation that spreads along rare tokens which the question does not have.
+"""What found events lead to: activation that spreads along rare words which the question does not have.
 
     question    In which rack is the backup server?
-    found       The backup server is called Ganymede.       its vote
-    led to      Ganymede is in rack 9.                      its own vote, and what it shares with the found event
+    found       The backup server is called Ganymede.       its vote, and what it shares with the question
+    led to      Ganymede is in rack 9.                      a name that both have, and "rack", which was still open
 
 Nothing is written for it: what leads from one event to another is read off their token ids, so that both engines, and
 stores made before, have the same associations. Measured against the votes of an event's own queries, they lead as well
 (LOG.md, "two steps").
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from v14.recall.terms import Overlap
 
-ASKED = 0.5
-"""What shared tokens of the question add to a vote, as a share of the floor for each `Overlap.rarity` of 1."""
+ASKED_MOST = 4.0
+"""Rarities shared with the question beyond this add nothing: a name may be of one token or of five."""
 
-LED = 1.0
-"""The same for tokens shared with a found event."""
+VOTE_MOST = 2.0
+"""Floors beyond which a vote adds nothing: a look-alike may have three times the vote of what was asked for."""
 
-MOST = 2.0
-"""Rarities shared beyond this add nothing: a name may be of one token or of five."""
+NAME_MOST = 4.0
+"""As `ASKED_MOST`, for the run of tokens that leads from one event to another."""
+
+OPEN_MOST = 1.0
+"""As `ASKED_MOST`, for what an event completes of the question."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:
-    """An event that a found one (`source`) leads to: how much they share, and its strength in votes."""
+    """An event that a found one (`source`) leads to: how rare the name is that both have, and how strongly it leads."""
 
     event_id: str
     source: str
@@ -34,32 +37,29 @@ class Lead:
     strength: float
 
 
-def strength(vote: float, event_id: str, overlap: Overlap, unit: float) -> float:
-    """A vote, and what the event shares with the question; `unit` is the floor. Votes decide whether anything is
-    recalled, strengths what of it."""
-    return vote + ASKED * unit * min(MOST, overlap.asked(event_id))
+def strength(vote: float, asked: float, unit: float) -> float:
+    """How sure an event is to be what was asked for: its vote, up to `VOTE_MOST` floors (`unit`), and what it shares
+    with the question (`Overlap.asked`), up to `ASKED_MOST` floors."""
+    return min(vote, VOTE_MOST * unit) + unit * min(ASKED_MOST, asked)
 
 
-def leads(
-    found: Mapping[str, float], votes: Mapping[str, float], passed: Collection[str], overlap: Overlap, unit: float
-) -> list[Lead]:
-    """Where found events (with their strengths) lead, strongest first; a weaker one passes on a smaller share.
+def leads(found: Iterable[str], passed: Collection[str], overlap: Overlap) -> list[Lead]:
+    """Where found events lead, strongest first: along the name that they share, and to what the question leaves open.
 
-    `votes` of all events that can be recalled; `passed` are not to be led to.
+    Strengths are in rarities (`Overlap.rarity`). `passed` are not to be led to.
     """
-    best = max(found.values(), default=0.0)
+    sources = list(found)
     led: dict[str, Lead] = {}
-    for source, own in found.items():
-        share = min(1.0, own / best) if best > 0 else 1.0
+    for source in sources:
         for event_id, shared in overlap.led_to(source).items():
-            if event_id in found or event_id in passed or event_id not in votes:
+            if event_id in sources or event_id in passed:
                 continue
-            asked = strength(votes[event_id], event_id, overlap, unit)
+            completed = min(OPEN_MOST, overlap.completed(event_id, source))
             lead = Lead(
                 event_id=event_id,
                 source=source,
                 shared=shared,
-                strength=asked + LED * unit * share * min(MOST, shared),
+                strength=min(NAME_MOST, shared) + completed,
             )
             if event_id not in led or led[event_id].strength < lead.strength:
                 led[event_id] = lead

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import takewhile
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice, takewhile
 
 from v14.config import Options
 from v14.events.runs import contains, packed
@@ -17,11 +19,18 @@ TRACED_VOTES = 8
 MAX_WEIGHED = 64
 """How many of the votes above the floor are weighed against each other."""
 
-LINKED_RATIO = 0.9
-"""Least strength of an event that others lead to, as a share of the best one found."""
-
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """An event that can be recalled: its vote, what it shares with the question, and the strength that it ranks by."""
+
+    event: Event
+    vote: float
+    asked: float
+    strength: float
 
 
 def make_plan(
@@ -34,51 +43,43 @@ def make_plan(
     order: Callable[[str], int] = lambda event_id: 0,
     overlap: Overlap | None = None,
     votes: Callable[[Collection[str]], Mapping[str, float]] | None = None,
+    asks: Callable[[Event], bool] = lambda event: False,
 ) -> Plan:
     """Choose the events to recall.
 
     ranked: the `MAX_WEIGHED` best votes of what is read, strongest first (`Ballot.best`). votes: those of events that
-    others lead to (`Ballot.of`); without it only what is ranked is led to. lookup: events by id; a `KeyError` means
-    that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
-    overlap: what events share with each other and with the question; without it votes decide alone.
+    the question names (`Ballot.of`); without it only what is ranked is weighed. lookup: events by id; a `KeyError`
+    means that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
+    overlap: what events share with each other and with the question; without it votes decide alone. asks: whether an
+    event only asks.
 
-    Nothing is recalled unless the vote of an event that can be reaches `recall_floor`, and the best strength
-    (`associations.strength`) `recall_sure` floors. Then it is every event whose strength reaches the floor and, as a
-    share of the best one, `recall_ratio`; at most `recall_max_events`, and `recall_max_linked` that these lead to,
-    within `budget_tokens` tokens. What the prompt holds already is not recalled, and of events that say the same (equal
-    bodies, or one the beginning of the other) only the longest, or newest, is.
+    Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Nothing is
+    recalled unless the vote of one reaches `recall_floor`, and the strength of the best (`associations.strength`)
+    `recall_sure` floors. Then it is every event whose strength reaches the floor and, as a share of the best one,
+    `recall_ratio`; at most `recall_max_events`, and `recall_max_linked` that these lead to by
+    `recall_linked`, within `budget_tokens` tokens. What the prompt holds already is not recalled, and of events that
+    say the same (equal bodies, or one the beginning of the other) only the longest, or newest, is. Earlier questions
+    are recalled where nothing else is, and lead nowhere.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
     overlap = overlap or Overlap((), ())
     unit = options.recall_floor if options.recall_floor > 0 else 1.0
     can = _Can(lookup, packed(prompt_token_ids))
-    floor = options.recall_floor
-    above = list(takewhile(lambda vote: vote.value >= min(floor, WEAK * unit), ranked))[:MAX_WEIGHED]
-    weighed = [
-        (value, vote.value, event)
-        for vote in above
-        if (value := strength(vote.value, vote.event_id, overlap, unit)) >= floor
-        and (event := can.recall(vote.event_id)) is not None
-    ]
-    weighed.sort(key=lambda each: -each[0])
-    sure = options.recall_sure * floor if overlap.tells and floor > 0 else -math.inf
-    if all(vote < floor for _, vote, _ in weighed) or weighed[0][0] < sure:
-        weighed = []
-    num_in_prompt = can.num_in_prompt
-    bar = options.recall_ratio * weighed[0][0] if weighed and options.recall_ratio > 0 < weighed[0][0] else -math.inf
+    everything = _weighed(ranked, votes or _among(ranked), can, options, overlap, unit)
+    sure = options.recall_sure * unit if overlap.tells and options.recall_floor > 0 else -math.inf
+    weighed = _sure([each for each in everything if not asks(each.event)], options.recall_floor, sure)
+    weighed = weighed or _sure([each for each in everything if asks(each.event)], options.recall_floor, sure)
+    best = weighed[0].strength if weighed else -math.inf
+    bar = options.recall_ratio * best if options.recall_ratio > 0 < best else -math.inf
+    above = [each for each in weighed if each.strength >= bar]
     candidates: list[Event] = []
-    num_above = 0
-    for value, _, event in weighed:
-        if value >= bar:
-            num_above += 1
-            _merge(candidates, event)
+    for each in above:
+        _merge(candidates, each.event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
-    strengths = {event.id: value for value, _, event in weighed}
-    found = {event.id: strengths[event.id] for event in chosen}
-    voted = votes or _among(ranked)
-    linked = _linked(chosen, found, voted, can, overlap, unit, options.recall_max_linked, budget_tokens)
-    why = {vote.event_id: f"vote {vote.value:.3f}" for vote in above}
+    num_found = len(chosen)
+    linked = _linked(chosen, can, asks, overlap, options, budget_tokens)
+    why = {each.event.id: _why(each) for each in above}
     for lead in linked:
         why[lead.event_id] = f"linked with {lead.source[:15]}, which shares {lead.shared:.2f} with it"
     events = span_order(chosen, order, overlap.sameness)
@@ -89,10 +90,10 @@ def make_plan(
         reason=_reason(
             ranked,
             options,
-            num_above + num_in_prompt,
-            num_in_prompt,
+            len(above) + can.num_in_prompt,
+            can.num_in_prompt,
             len(candidates),
-            len(found),
+            num_found,
             len(linked),
             budget_tokens,
         ),
@@ -103,6 +104,40 @@ def _among(ranked: Sequence[Vote]) -> Callable[[Collection[str]], Mapping[str, f
     """The votes of those of some events that are ranked."""
     known = {vote.event_id: vote.value for vote in ranked}
     return lambda ids: {event_id: known[event_id] for event_id in ids if event_id in known}
+
+
+def _weighed(
+    ranked: Sequence[Vote],
+    votes: Callable[[Collection[str]], Mapping[str, float]],
+    can: "_Can",
+    options: Options,
+    overlap: Overlap,
+    unit: float,
+) -> list[Weighed]:
+    """The events that can be recalled with a strength of the floor or more, the strongest first."""
+    floor = options.recall_floor
+    above = takewhile(lambda vote: vote.value >= min(floor, WEAK * unit), ranked)
+    known = {vote.event_id: vote.value for vote in islice(above, MAX_WEIGHED)}
+    if known and overlap.tells:
+        shares = {event_id: overlap.asked(event_id) for event_id in overlap.named() - known.keys()}
+        known |= votes(nlargest(MAX_WEIGHED, shares, key=lambda event_id: (shares[event_id], event_id)))
+    weighed = []
+    for event_id, vote in known.items():
+        asked = overlap.asked(event_id)
+        # Where nothing tells events apart by their words, votes do it alone.
+        value = strength(vote, asked, unit) if overlap.tells else vote
+        if value >= floor and (event := can.recall(event_id)) is not None:
+            weighed.append(Weighed(event=event, vote=vote, asked=asked, strength=value))
+    return sorted(weighed, key=lambda each: (-each.strength, -each.vote))
+
+
+def _sure(weighed: list[Weighed], floor: float, sure: float) -> list[Weighed]:
+    """What is weighed, strongest first, if the best is `sure` and some vote reaches the floor; else nothing."""
+    return weighed if weighed and weighed[0].strength >= sure and max(each.vote for each in weighed) >= floor else []
+
+
+def _why(weighed: Weighed) -> str:
+    return f"vote {weighed.vote:.3f}" + (f", shares {weighed.asked:.2f} with the question" if weighed.asked else "")
 
 
 class _Can:
@@ -127,34 +162,30 @@ class _Can:
 
 def _linked(
     chosen: list[Event],
-    found: dict[str, float],
-    votes: Callable[[Collection[str]], Mapping[str, float]],
     can: _Can,
+    asks: Callable[[Event], bool],
     overlap: Overlap,
-    unit: float,
-    num: int,
+    options: Options,
     budget_tokens: int,
 ) -> list[Lead]:
-    """Add to `chosen`, behind what is there, up to `num` events that it leads to, and that these lead to in turn."""
+    """Add to `chosen`, behind what is there, events that it leads to, and that these lead to in turn."""
     taken: list[Lead] = []
     passed: set[str] = set()
-    strengths = dict(found)
-    bar = LINKED_RATIO * max(found.values(), default=0.0)
     left = budget_tokens - sum(event.num_tokens for event in chosen)
-    voted: dict[str, float] = {}
-    while len(taken) < num:
-        near = {event_id for source in strengths for event_id in overlap.led_to(source)}
-        if new := near - voted.keys():
-            voted |= votes(new)
-        lead = next(iter(leads(strengths, voted, passed, overlap, unit)), None)
-        if lead is None or lead.strength < bar:
+    while chosen and len(taken) < options.recall_max_linked:
+        lead = next(iter(leads([event.id for event in chosen], passed, overlap)), None)
+        if lead is None or lead.strength < options.recall_linked:
             break
         passed.add(lead.event_id)
         event = can.recall(lead.event_id)
-        if event is None or event.num_tokens > left or any(_says_the_same(event, other) for other in chosen):
+        if (
+            event is None
+            or asks(event)
+            or event.num_tokens > left
+            or any(_says_the_same(event, other) for other in chosen)
+        ):
             continue
         left -= event.num_tokens
-        strengths[event.id] = lead.strength
         chosen.append(event)
         taken.append(lead)
     return taken

@@ -116,7 +116,7 @@ class Reach:
         """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
         return self._holder(event_id).token_weights(cue, event_id)
 
-    def overlap(self, asked: Iterable[int]) -> Overlap:
+    def overlap(self, asked: Sequence[int]) -> Overlap:
         """What the events share with each other and with the tokens of a question."""
         return Overlap([space.terms for space in self._spaces.values()], asked)
 

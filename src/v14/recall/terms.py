@@ -1,119 +1,166 @@
-"""Which tokens the events of a namespace hold: how rare each is, and which events share it.
+"""Which tokens, and which pairs of neighbours, the events of a namespace hold: how rare each is, and who shares it.
 
 Events tell of the same when they share what is rare, and templates, lead-ins and forms of speech are what every event
-has. Counted for each namespace by itself, so that nothing of one shows in another.
+has. A name that a tokenizer cuts into pieces is told from others with some of the pieces by which stand together
+(LOG.md, "pairs of tokens"). Counted for each namespace by itself, so that nothing of one shows in another.
+
+A *term* is a token id, or a pair of neighbours as one negative number.
 """
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 
 RARE = 0.25
-"""Rarity from which on a token can lead from one event to another: of N events at most √(2N) hold it."""
+"""Rarity from which on a term can lead from one event to another: of N events at most √(2N) hold it."""
+
+TOKEN = 0.5
+"""What a shared token counts beside a shared pair of them."""
+
+
+def pair(first: int, second: int) -> int:
+    """The term of two neighbours; token ids are below 2³²."""
+    return ~(first << 32 | second)
+
+
+def terms_in(token_ids: Sequence[int]) -> frozenset[int]:
+    """The distinct terms of a sequence."""
+    return frozenset((*token_ids, *(pair(one, two) for one, two in pairwise(token_ids))))
 
 
 class Terms:
-    """The tokens of one namespace's events; each counts once an event. Not thread-safe: its owner locks."""
+    """The terms of one namespace's events; each counts once an event. Not thread-safe: its owner locks."""
 
     def __init__(self) -> None:
-        self._of_event: dict[str, frozenset[int]] = {}
-        self._holders: dict[int, set[str]] = {}
+        self._sequences: dict[str, tuple[int, ...]] = {}
+        # Most pairs have one holder, and a set of one takes the memory of ten.
+        self._holders: dict[int, str | set[str]] = {}
 
     def __len__(self) -> int:
         """Number of events."""
-        return len(self._of_event)
+        return len(self._sequences)
 
     def add(self, event_id: str, token_ids: Iterable[int]) -> None:
         """Add an event; a known id changes nothing."""
-        if event_id not in self._of_event:
-            self._of_event[event_id] = frozenset(token_ids)
-            for token in self._of_event[event_id]:
-                self._holders.setdefault(token, set()).add(event_id)
+        if event_id in self._sequences:
+            return
+        self._sequences[event_id] = tuple(token_ids)
+        for term in self.terms(event_id):
+            held = self._holders.setdefault(term, event_id)
+            if isinstance(held, set):
+                held.add(event_id)
+            elif held != event_id:
+                self._holders[term] = {held, event_id}
 
     def remove(self, event_id: str) -> None:
         """Take an event out; an unknown id raises `KeyError`."""
-        for token in self._of_event.pop(event_id):
-            holders = self._holders[token]
-            holders.remove(event_id)
-            if not holders:
-                del self._holders[token]
+        gone = terms_in(self._sequences.pop(event_id))
+        for term in gone:
+            held = self._holders[term]
+            if isinstance(held, set):
+                held.remove(event_id)
+            if not isinstance(held, set) or not held:
+                del self._holders[term]
 
-    def tokens(self, event_id: str) -> frozenset[int]:
-        """The distinct tokens of an event; none of one that is not here."""
-        return self._of_event.get(event_id, frozenset())
+    def sequence(self, event_id: str) -> tuple[int, ...]:
+        """The tokens of an event in order; none of one that is not here."""
+        return self._sequences.get(event_id, ())
 
-    def num_holders(self, token: int) -> int:
-        """How many events hold a token."""
-        return len(self._holders.get(token, ()))
+    def terms(self, event_id: str) -> frozenset[int]:
+        """The distinct terms of an event; none of one that is not here."""
+        return terms_in(self.sequence(event_id))
 
-    def holders(self, token: int) -> Collection[str]:
-        """Ids of the events that hold a token."""
-        return tuple(self._holders.get(token, ()))
+    def num_holders(self, term: int) -> int:
+        """How many events hold a term."""
+        held = self._holders.get(term, ())
+        return 1 if isinstance(held, str) else len(held)
+
+    def holders(self, term: int) -> Collection[str]:
+        """Ids of the events that hold a term."""
+        held = self._holders.get(term, ())
+        return (held,) if isinstance(held, str) else tuple(held)
 
 
 class Overlap:
     """What events share with each other, and with what was asked, by how rare it is among those that are read."""
 
-    def __init__(self, terms: Sequence[Terms], asked: Iterable[int]) -> None:
+    def __init__(self, terms: Sequence[Terms], asked: Sequence[int]) -> None:
         """`terms` of every space that is read; `asked` are the tokens of the prompt's new part."""
         self._terms = terms
-        self._asked = frozenset(asked)
+        self._asked = terms_in(asked)
         self._num_events = sum(map(len, terms))
         # What two events share, others have as well or nobody: with two events nothing is rare.
         self._unit = math.log(self._num_events / 2) ** 2 if self._num_events > 2 else math.inf
         self._rarity: dict[int, float] = {}
-        self._led_to: dict[str, dict[str, float]] = {}
+        self._known: dict[str, frozenset[int]] = {}
 
     @property
     def tells(self) -> bool:
-        """Whether there are events enough for one token to be rarer than another."""
+        """Whether there are events enough for one term to be rarer than another."""
         return math.isfinite(self._unit)
 
-    def rarity(self, token: int) -> float:
-        """The square of log(N / n) for a token that n of N events hold, as inverse document frequencies go (Spärck
-        Jones, 1972); squared, because one rare name says more than many common words. In units of a token that two
+    def rarity(self, term: int) -> float:
+        """The square of log(N / n) for a term that n of N events hold, as inverse document frequencies go (Spärck
+        Jones, 1972); squared, because one rare name says more than many common words. In units of a term that two
         events hold: whatever the number of events, 1 is as rare as what is shared can be."""
-        if token not in self._rarity:
-            num_holders = max(1, sum(terms.num_holders(token) for terms in self._terms))
-            self._rarity[token] = math.log(max(1.0, self._num_events / num_holders)) ** 2 / self._unit
-        return self._rarity[token]
+        if term not in self._rarity:
+            num_holders = max(1, sum(terms.num_holders(term) for terms in self._terms))
+            self._rarity[term] = math.log(max(1.0, self._num_events / num_holders)) ** 2 / self._unit
+        return self._rarity[term]
 
-    def weight(self, tokens: Iterable[int]) -> float:
-        """The rarities of some tokens, together."""
-        return sum(map(self.rarity, tokens))
+    def weight(self, terms: Iterable[int]) -> float:
+        """The rarities of some terms together, tokens at `TOKEN` of theirs."""
+        return sum(self.rarity(term) * (1.0 if term < 0 else TOKEN) for term in terms)
 
-    def tokens(self, event_id: str) -> frozenset[int]:
-        """The distinct tokens of an event, in whichever space it is."""
-        for terms in self._terms:
-            if found := terms.tokens(event_id):
-                return found
-        return frozenset()
+    def sequence(self, event_id: str) -> tuple[int, ...]:
+        """The tokens of an event in order, in whichever space it is."""
+        return next((found for terms in self._terms if (found := terms.sequence(event_id))), ())
+
+    def terms(self, event_id: str) -> frozenset[int]:
+        """The distinct terms of an event, in whichever space it is."""
+        if event_id not in self._known:
+            self._known[event_id] = terms_in(self.sequence(event_id))
+        return self._known[event_id]
 
     def asked(self, event_id: str) -> float:
         """What an event shares with the question."""
-        return self.weight(self.tokens(event_id) & self._asked)
+        return self.weight(self.terms(event_id) & self._asked)
+
+    def named(self) -> set[str]:
+        """Events that share a rare pair of the question's tokens."""
+        rare = (term for term in self._asked if term < 0 and self.rarity(term) >= RARE)
+        return {event_id for term in rare for terms in self._terms for event_id in terms.holders(term)}
 
     def sameness(self, one: str, other: str) -> float:
         """How far two events answer the same question, 0 to 1: of what each shares with the question, what both do.
 
         Two statements about one thing share the same of it; what is said of another thing of its kind shares only the
-        words for the kind. Of two events nothing is rare, and every token counts the same.
+        words for the kind. Of two events nothing is rare, and every term counts the same.
         """
-        first, second = (self.tokens(event_id) & self._asked for event_id in (one, other))
+        first, second = (self.terms(event_id) & self._asked for event_id in (one, other))
         weight = self.weight if self.tells else len
         most = max(weight(first), weight(second))
         return weight(first & second) / most if most else 0.0
 
-    def beyond(self, event_id: str) -> frozenset[int]:
-        """The tokens of an event that the question does not have, and that are rare enough to lead anywhere."""
-        return frozenset(t for t in self.tokens(event_id) - self._asked if self.rarity(t) >= RARE)
+    def completed(self, event_id: str, found: str) -> float:
+        """What an event shares with the question that a found one does not, tokens and pairs alike."""
+        return sum(map(self.rarity, (self.terms(event_id) & self._asked) - self.terms(found)))
 
     def led_to(self, event_id: str) -> dict[str, float]:
-        """The events that share rare tokens with an event, beyond what was asked, and how much they share."""
-        if event_id not in self._led_to:
-            found = self._led_to[event_id] = {}
-            for token in self.beyond(event_id):
-                for terms in self._terms:
-                    for other in terms.holders(token):
-                        if other != event_id:
-                            found[other] = found.get(other, 0.0) + self.rarity(token)
-        return self._led_to[event_id]
+        """The events that share a rare term with an event beyond what was asked, and the heaviest run of neighbours
+        that they share: the first token's rarity and those of the pairs behind it."""
+        beyond = self.terms(event_id) - self._asked
+        rare = (term for term in beyond if self.rarity(term) >= RARE)
+        others = {other for term in rare for terms in self._terms for other in terms.holders(term)} - {event_id}
+        return {other: self._run(self.sequence(event_id), beyond & self.terms(other)) for other in others}
+
+    def _run(self, tokens: Sequence[int], shared: Collection[int]) -> float:
+        best = weight = 0.0
+        before: int | None = None
+        for token in tokens:
+            if before is not None and pair(before, token) in shared:
+                weight += self.rarity(pair(before, token))
+            else:
+                weight = self.rarity(token) if token in shared else 0.0
+            best, before = max(best, weight), token
+        return best

@@ -74,30 +74,36 @@ class Choice:
 
 
 def choose(measurement: Measurement) -> Choice:
-    """Compare calibrations and numbers of voters out of fold, keep the best, and fit it to everything."""
+    """Compare calibrations and numbers of voters out of fold, keep the best, and fit it to everything.
+
+    Strangers choose nothing here, but have votes.
+    """
     candidates = []
+    familiar = measurement.familiar()
+    known = ~measurement.strangers
     for calibration in CALIBRATIONS:
         calibrated = calibrate(measurement.shares, measurement.null_shares, calibration)
         folds = [
-            _descend(measurement, calibrated, ~measurement.held_out),
-            _descend(measurement, calibrated, measurement.held_out),
+            _descend(measurement, calibrated, known & ~measurement.held_out),
+            _descend(measurement, calibrated, known & measurement.held_out),
         ]
         for size in NUM_VOTERS:
             margins = torch.where(
                 measurement.held_out[:, None], folds[0][size].votes(calibrated), folds[1][size].votes(calibrated)
             )
-            offset = _floor(measurement, margins)
+            offset = _floor(familiar, margins[known])
             bars = torch.where(measurement.held_out, folds[0][size].bar, folds[1][size].bar)
-            candidates.append((calibration, size, margins, bars, offset, separation(measurement, margins, offset)))
+            found = separation(familiar, margins[known], offset)
+            candidates.append((calibration, size, margins, bars, offset, found))
     # Fewer voters are cheaper to store and to vote with: more must be worth a question or two.
     calibration, size, margins, bars, offset, found = max(
         candidates, key=lambda c: c[5].kept + c[5].auc + 0.2 * c[5].top5 - 0.001 * c[1]
     )
     calibrated = calibrate(measurement.shares, measurement.null_shares, calibration)
-    final = _descend(measurement, calibrated, torch.ones_like(measurement.held_out))[size]
+    final = _descend(measurement, calibrated, known)[size]
     if not found.good:
-        offset = float(_best(measurement, margins)[measurement.asked < 0].max()) + CONSERVATIVE
-        found = separation(measurement, margins, offset)
+        offset = float(_best(familiar, margins[known])[familiar.asked < 0].max()) + CONSERVATIVE
+        found = separation(familiar, margins[known], offset)
     # The unit of a vote is what the floor asks for, so that every model's floor is 1 (a bar below 0 cannot be a unit).
     floor = final.bar + offset
     unit = floor if floor > 0 else 1.0

@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 from v14.config import CONFIG_KEY, Options
 from v14.errors import UnsupportedModelError, UpgradeError, V14Error
+from v14.events.asking import Asking
 from v14.events.cut import Cutter
 from v14.geometry import Geometry
 from v14.models import adapter_for
@@ -22,7 +23,7 @@ from v14.upgrade.limits import MAX_EVENTS, choose_limits
 from v14.upgrade.measure import LAYER_SHARE, measure
 from v14.upgrade.reading import Reader, calm_threads, quiet_transformers
 from v14.upgrade.report import Report, separation_lines
-from v14.upgrade.sentences import sentence_ends
+from v14.upgrade.sentences import question_ends, sentence_ends
 from v14.upgrade.turns import turn_format
 from v14.upgrade.weights import weights_id
 
@@ -88,15 +89,18 @@ def upgrade(
             )
         with calm_threads():
             choice = choose(measurement)
-        limits = choose_limits(measurement, choice)
+        asking = Asking(turns=turns, sentence_ends=ends, question_ends=question_ends(tokenizer))
+        limits = choose_limits(measurement, choice, asking)
         measured = {
             **choice.measured,
             **{name: round(value, 4) for name, value in vars(choice.separation).items()},
             "right_in_plan": round(limits.right_in_plan, 4),
             "wrong_in_plan": round(limits.wrong_in_plan, 4),
+            "strangers_recalling": round(limits.strangers_recalling, 4),
             "separates": choice.separation.good,
             "num_facts": int((measurement.asked >= 0).sum()),
-            "num_unrelated": int((measurement.asked < 0).sum()),
+            "num_unrelated": int(((measurement.asked < 0) & ~measurement.strangers).sum()),
+            "num_strangers": int(measurement.strangers.sum()),
             "num_events": len(measurement.events),
             "first_layer": choice.voters.layers[0],
             "last_layer": choice.voters.layers[-1],
@@ -108,11 +112,14 @@ def upgrade(
             geometry=geometry,
             turns=turns,
             sentence_ends=ends,
+            question_ends=frozenset(asking.question_ends),
             voters=choice.voters,
             options=defaults.model_copy(
                 update={
                     "recall_floor": choice.floor,
                     "recall_ratio": limits.ratio,
+                    "recall_sure": limits.sure,
+                    "recall_linked": limits.linked,
                     "recall_max_events": MAX_EVENTS,
                     "reinstate": "kv" if geometry.placeable and geometry.recurrent is None else "reread",
                 }
@@ -120,7 +127,7 @@ def upgrade(
             measured=measured,
         )
         write(room, src, config, adapter, profile, link)
-    for line in separation_lines(measured, choice.floor, limits.ratio):
+    for line in separation_lines(measured, choice.floor, limits):
         report.say(line)
     for remark in (sglang_line(adapter), reread_line(geometry)):
         if remark:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from v14.events.cut import Cutter
+from v14.events.runs import contains, packed
 from v14.geometry import Geometry
 from v14.recall.index import Index
 from v14.recall.voters import Voters
@@ -28,7 +29,8 @@ class Measurement:
 
     shares: `[M, N, V]` fp32; null_shares: `[N, V]`; facts: `[N]` int64, the fact an event states, -1 for none; `asked`
     `[M]` int64, the fact a question should recall, -1 for none; allowed: `[M, N]` bool, False where an event stands in
-    the question's own prompt (a plan never recalls that); held_out: `[M]` bool. `events` and `questions` in that order.
+    the question's own prompt (a plan never recalls that); held_out: `[M]` bool. `events`, `questions` and `prompts`
+    (token ids of each question's new part) in that order.
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -36,12 +38,32 @@ class Measurement:
     null: Cue
     events: tuple[Event, ...]
     questions: tuple[Question, ...]
+    prompts: tuple[tuple[int, ...], ...]
     shares: torch.Tensor
     null_shares: torch.Tensor
     facts: torch.Tensor
     asked: torch.Tensor
     allowed: torch.Tensor
     held_out: torch.Tensor
+
+    @property
+    def strangers(self) -> torch.Tensor:
+        """`[M]` bool: questions about what nothing was told of."""
+        return torch.tensor([question.stranger for question in self.questions])
+
+    def familiar(self) -> "Measurement":
+        """The measurement without strangers."""
+        kept = ~self.strangers
+        places = kept.nonzero().flatten().tolist()
+        return replace(
+            self,
+            questions=tuple(self.questions[place] for place in places),
+            prompts=tuple(self.prompts[place] for place in places),
+            shares=self.shares[kept],
+            asked=self.asked[kept],
+            allowed=self.allowed[kept],
+            held_out=self.held_out[kept],
+        )
 
 
 def measure(
@@ -62,11 +84,10 @@ def measure(
         heads=heads, weights=(1.0,) * len(heads), calibration="subtract", null=nobody, sinks=reader.sinks(heads)
     )
 
-    def cue_of(text: str) -> Cue:
-        ids = prompt_ids(tokenizer, text)
+    def cue_of(ids: list[int]) -> Cue:
         return reader.cue(ids, new_part_start(cutter, ids), everyone, cue_tokens)
 
-    null = cue_of(texts.null)
+    null = cue_of(prompt_ids(tokenizer, texts.null))
     advance()
     everyone = replace(everyone, null=null)
     index = Index(geometry, everyone)
@@ -79,12 +100,13 @@ def measure(
             if is_statement and chat.fact is not None:
                 facts[event.id] = chat.fact
         advance()
-    rows, allowed = [], []
+    rows, allowed, prompts = [], [], []
     for question in texts.questions:
-        order, share = index.shares(cue_of(question.text))
-        ids = ",".join(map(str, prompt_ids(tokenizer, question.text)))
+        ids = prompt_ids(tokenizer, question.text)
+        order, share = index.shares(cue_of(ids))
         rows.append(share)
-        allowed.append([f",{','.join(map(str, events[id].body))}," not in f",{ids}," for id in order])
+        allowed.append([not contains(packed(ids), packed(events[id].body)) for id in order])
+        prompts.append(tuple(ids[new_part_start(cutter, ids) :]))
         advance()
     return Measurement(
         heads=heads,
@@ -92,6 +114,7 @@ def measure(
         null=null,
         events=tuple(events[id] for id in order),
         questions=texts.questions,
+        prompts=tuple(prompts),
         shares=torch.stack(rows),
         null_shares=index.null_shares(),
         facts=torch.tensor([facts.get(id, -1) for id in order]),

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from v14.upgrade.limits import Limits
+
 
 class Report:
     """Tells a person on the terminal. Tests pass a `Silent` one, which keeps the lines."""
@@ -47,7 +49,7 @@ class Silent(Report):
         self.lines.append(line)
 
 
-def separation_lines(measured: Mapping[str, Any], floor: float, ratio: float) -> list[str]:
+def separation_lines(measured: Mapping[str, Any], floor: float, limits: Limits) -> list[str]:
     """What a profile's `measured` says, in words."""
     lines = [
         f"voters: {measured['num_voters']} heads in layers {measured['first_layer']} to {measured['last_layer']} "
@@ -55,9 +57,11 @@ def separation_lines(measured: Mapping[str, Any], floor: float, ratio: float) ->
         f"held-out questions ({measured['num_facts']} about facts, {measured['num_unrelated']} about nothing stored, "
         f"{measured['num_events']} events): top-1 {measured['top1']:.0%}, top-5 {measured['top5']:.0%}, "
         f"AUC {measured['auc']:.3f}",
-        f"floor {floor:.2f}, ratio {ratio:g}: {measured['kept']:.0%} of the right events pass the floor, "
-        f"{measured['right_in_plan']:.0%} are recalled with {measured['wrong_in_plan']:.1f} others beside them; "
-        f"{measured['recalling']:.0%} of the unrelated questions recall something",
+        f"floor {floor:.2f}, ratio {limits.ratio:g}, sure {limits.sure:g}, linked {limits.linked:g}: "
+        f"{measured['kept']:.0%} of the right events pass the floor, {measured['right_in_plan']:.0%} are recalled with "
+        f"{measured['wrong_in_plan']:.1f} others beside them; {measured['recalling']:.0%} of the unrelated questions "
+        f"pass the floor, {measured['strangers_recalling']:.0%} of questions about something of these kinds that was "
+        "never told of recall something",
     ]
     if not measured["separates"]:
         lines.append(

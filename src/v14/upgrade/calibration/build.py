@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from v14.upgrade.calibration import chats as texts
 from v14.upgrade.calibration.kinds import KINDS
+from v14.upgrade.calibration.strangers import STRANGERS
 
 FACTS_PER_KIND = 3
 """Facts of one kind in the store, where it has as many subjects: each is the others' hardest distractor."""
@@ -20,11 +21,16 @@ class Chat:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question in a new chat; `fact` is what it should recall, None for nothing. `held_out` ones choose no voters."""
+    """A question in a new chat; `fact` is what it should recall, None for nothing. `held_out` ones choose no voters.
+
+    A `stranger` is asked like a fact, of something that nothing was told of: it chooses no voters either, but how sure
+    a plan has to be.
+    """
 
     text: str
     fact: int | None
     held_out: bool
+    stranger: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +62,13 @@ def build(seed: int = 0, *, num_kinds: int | None = None) -> CalibrationSet:
             stored.append(
                 Chat(turns=(("user", statement), ("assistant", draw.choice(texts.ACKNOWLEDGEMENTS))), fact=fact)
             )
-            forms = [kind.direct.format(s=subject), kind.paraphrase.format(s=subject)]
+            forms = [kind.ask(subject), kind.ask(subject, reworded=True)]
             questions.extend(Question(text=form, fact=fact, held_out=held_out) for form in forms)
             if fact % 3 == 0:
                 stored.append(Chat(turns=(("user", draw.choice(forms)), ("assistant", draw.choice(texts.DENIALS)))))
             fact += 1
+        strangers = [kind.ask(name, reworded=bool(n % 2)) for n, name in enumerate(STRANGERS.get(kind.name, ()))]
+        questions.extend(Question(text=text, fact=None, held_out=held_out, stranger=True) for text in strangers)
     general = draw.sample(texts.QUESTIONS, len(texts.QUESTIONS))
     questions.extend(Question(text=text, fact=None, held_out=bool(n % 2)) for n, text in enumerate(general))
     talk = [Chat(turns=(("user", said), ("assistant", reply))) for said, reply in texts.SMALL_TALK]

@@ -23,6 +23,10 @@ class Kind:
     subjects: tuple[str, ...]
     values: tuple[str, ...]
 
+    def ask(self, subject: str, *, reworded: bool = False) -> str:
+        """The question about a subject."""
+        return (self.paraphrase if reworded else self.direct).format(s=subject)
+
 
 KINDS = (
     Kind(

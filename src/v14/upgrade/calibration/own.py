@@ -6,6 +6,8 @@ A JSON file:
      "questions": [{"text": "What is the boat called?", "fact": 0, "held_out": false}, …],
      "null": "N/A"}
 
+    {"text": "What is the raft called?", "fact": null, "held_out": false, "stranger": true} asks for nothing stored
+
 `fact` (0 or more) of a chat numbers what its first turn states, `fact` of a question what it should recall; without
 one, nothing. Turns alternate, a user's first, as chat templates ask for. Questions with `held_out` choose no voters:
 they measure them, so about half of each kind should have it.
@@ -48,6 +50,15 @@ class _Question(BaseModel):
     text: Text
     fact: Fact | None = None
     held_out: bool
+    stranger: bool = False
+
+    @model_validator(mode="after")
+    def _nothing_told(self) -> Self:
+        if self.stranger and self.fact is not None:
+            raise ValueError(
+                f"question {self.text!r} is of a stranger and asks for fact {self.fact}; it is one of both"
+            )
+        return self
 
 
 class _File(BaseModel):
@@ -71,7 +82,7 @@ class _File(BaseModel):
     @model_validator(mode="after")
     def _enough(self) -> Self:
         for held_out in (False, True):
-            half = [question for question in self.questions if question.held_out == held_out]
+            half = [q for q in self.questions if q.held_out == held_out and not q.stranger]
             about_facts = sum(question.fact is not None for question in half)
             if min(about_facts, len(half) - about_facts) < MIN_QUESTIONS:
                 raise ValueError(
@@ -94,6 +105,8 @@ def load(path: Path) -> CalibrationSet:
         raise UpgradeError(f"the calibration set {path}: {place + ': ' if place else ''}{wrong}. {REMEDY}") from error
     return CalibrationSet(
         chats=tuple(Chat(turns=chat.turns, fact=chat.fact) for chat in found.chats),
-        questions=tuple(Question(text=q.text, fact=q.fact, held_out=q.held_out) for q in found.questions),
+        questions=tuple(
+            Question(text=q.text, fact=q.fact, held_out=q.held_out, stranger=q.stranger) for q in found.questions
+        ),
         null=found.null,
     )

@@ -1,0 +1,33 @@
+"""Things of every kind that nothing is told of: questions about them look like those about facts and should recall
+nothing. By the kind's name (`kinds.KINDS`)."""
+
+STRANGERS = {
+    "door code": ("chapel", "drying loft"),
+    "network password": ("lighthouse", "tea house"),
+    "animal": ("ferret", "llama"),
+    "profession": ("sister-in-law Mirabeth", "great-uncle"),
+    "allergy": ("godfather", "stepdaughter Ilvane"),
+    "appointment": ("chiropractor", "speech therapist"),
+    "parking": ("lorry", "tandem"),
+    "meeting": ("catering", "recycling"),
+    "favourite": ("honey", "mustard"),
+    "hotel": ("Grindelmoor", "Alt Fessen"),
+    "platform": ("Quorndale", "Ostrava Bay"),
+    "key": ("hayloft", "wine press"),
+    "code name": ("desalination", "payroll migration"),
+    "address of a machine": ("archiving", "mail relay"),
+    "budget": ("playground fence", "summer concert"),
+    "page": ("cookery book", "atlas of moths"),
+    "neighbour": ("below the dance school", "next to the pharmacy"),
+    "lent": ("pressure washer", "telescope"),
+    "size": ("riding boot", "cycling jersey"),
+    "home": ("niece Orlaith", "old landlord"),
+    "instrument": ("dentist", "cousin Bertrand"),
+    "plate": ("snow plough", "ice cream van"),
+    "breakdown": ("tumble dryer", "projector"),
+    "contract": ("Hallowmere Water", "Stavering Insurance"),
+    "teacher": ("archery", "Icelandic"),
+    "order": ("hat stand", "rain barrel"),
+    "first meeting": ("Leontine Abershaw", "Caspian Trewell"),
+    "gate": ("procurement", "archive"),
+}
