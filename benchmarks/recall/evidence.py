@@ -11,8 +11,9 @@ from benchmarks.recall.reading import Reader
 from benchmarks.recall.table import Row
 from benchmarks.recall.told import Told
 from v14.recall.ballot import Ballot
-from v14.recall.plan import MAX_WEIGHED, make_plan
+from v14.recall.plan import make_plan
 from v14.recall.space import Space
+from v14.recall.weighing import MAX_WEIGHED
 from v14.types import Cue
 
 TOP = 5

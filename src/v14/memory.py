@@ -30,8 +30,9 @@ from v14.home import SharedHome
 from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
 from v14.recall.ballot import Ballot
-from v14.recall.plan import MAX_WEIGHED, TRACED_VOTES, make_plan
+from v14.recall.plan import TRACED_VOTES, make_plan
 from v14.recall.space import Reach, Space, Spaces
+from v14.recall.weighing import MAX_WEIGHED
 from v14.reinstate.cost import CostBook, Way
 from v14.reinstate.journal import Journal
 from v14.reinstate.layout import Layout, SpannedSequence, new_part, with_spans

@@ -97,10 +97,12 @@ def test_shared_words_of_the_question_decide_between_votes_that_are_close():
 
 def test_a_plan_that_is_not_sure_brings_nothing():
     """A question about somebody never spoken of: a vote for what was told of others, and nothing rare in common."""
-    world = World(other=((10, 11, 60, 61), 1.2))
+    world = World(other=((10, 11, 60, 61), 1.2), another=((10, 11, 63, 64), 1.1))
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91)) == []
     assert "not sure" in world.plan(prompt=(*TEMPLATE, 10, 11, 90, 91)).reason
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 60)) == ["other"]
+    alone = World(other=((10, 11, 60, 61), 1.2))
+    assert alone.recalled(prompt=(*TEMPLATE, 90, 91)) == ["other"], "nothing else comes near it"
     votes_alone = OPTIONS.model_copy(update={"recall_sure": 0.0})
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=votes_alone)[-1] == "other"
 

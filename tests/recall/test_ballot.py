@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from v14.config import Options
 from v14.recall.ballot import Joint, Votes
-from v14.recall.plan import MAX_WEIGHED, make_plan
+from v14.recall.plan import make_plan
 from v14.recall.terms import Overlap, Terms
+from v14.recall.weighing import MAX_WEIGHED
 from v14.types import Event, Vote
 
 VALUES = st.floats(-1, 5, width=32)

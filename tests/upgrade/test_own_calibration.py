@@ -17,7 +17,7 @@ from v14.upgrade.reading import Reader
 def small(**changes):
     """The least that is enough: four kinds of facts, eight general questions in each half; as plain values."""
     whole = build(0, num_kinds=4)
-    others = [question for question in whole.questions if question.fact is None]
+    others = [question for question in whole.questions if question.fact is None and not question.stranger]
     questions = [question for question in whole.questions if question.fact is not None]
     for held_out in (False, True):
         questions += [question for question in others if question.held_out == held_out][: own.MIN_QUESTIONS]

@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from v14.errors import UpgradeError
 from v14.events.cut import Cutter
-from v14.upgrade.sentences import sentence_ends
+from v14.upgrade.sentences import question_ends, sentence_ends
 from v14.upgrade.turns import render, turn_format
 
 CHATML = (
@@ -110,3 +110,5 @@ def test_sentence_ends():
     ids = tokenizer.convert_tokens_to_ids
     assert {ids("."), ids("?"), ids("!"), ids("Ċ")} <= ends
     assert not {ids("a"), ids(","), ids("Ġ")} & ends
+    assert ids("?") in question_ends(tokenizer)
+    assert not {ids("."), ids("a"), ids("Ċ")} & question_ends(tokenizer)

@@ -1,36 +1,18 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import nlargest
-from itertools import islice, takewhile
+from collections.abc import Callable, Sequence
 
 from v14.config import Options
 from v14.events.runs import contains, packed
-from v14.recall.associations import Lead, leads, strength
+from v14.recall.associations import Lead, leads
 from v14.recall.order import span_order
 from v14.recall.terms import Overlap
+from v14.recall.weighing import VoteOf, sure, weigh
 from v14.types import Event, Plan, Vote
 
 TRACED_VOTES = 8
 """How many of the best votes a plan keeps for the trace."""
-
-MAX_WEIGHED = 64
-"""How many of the votes above the floor are weighed against each other."""
-
-WEAK = 0.6
-"""Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weighed:
-    """An event that can be recalled: its vote, what it shares with the question, and the strength that it ranks by."""
-
-    event: Event
-    vote: float
-    asked: float
-    strength: float
 
 
 def make_plan(
@@ -42,7 +24,7 @@ def make_plan(
     *,
     order: Callable[[str], int] = lambda event_id: 0,
     overlap: Overlap | None = None,
-    votes: Callable[[Collection[str]], Mapping[str, float]] | None = None,
+    votes: VoteOf | None = None,
     asks: Callable[[Event], bool] = lambda event: False,
 ) -> Plan:
     """Choose the events to recall.
@@ -54,22 +36,24 @@ def make_plan(
     event only asks.
 
     Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Nothing is
-    recalled unless the vote of one reaches `recall_floor`, and the strength of the best (`associations.strength`)
-    `recall_sure` floors. Then it is every event whose strength reaches the floor and, as a share of the best one,
-    `recall_ratio`; at most `recall_max_events`, and `recall_max_linked` that these lead to by
-    `recall_linked`, within `budget_tokens` tokens. What the prompt holds already is not recalled, and of events that
-    say the same (equal bodies, or one the beginning of the other) only the longest, or newest, is. Earlier questions
-    are recalled where nothing else is, and lead nowhere.
+    recalled unless the vote of one reaches `recall_floor` and the best is sure: its strength (`associations.strength`)
+    is `recall_sure` floors, or nothing else comes near it (`weighing.sure`). Then it is every event whose strength
+    reaches the floor and, as a share of the best one, `recall_ratio`; at most `recall_max_events`, and
+    `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens. What the prompt holds
+    already is not recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the
+    longest, or newest, is. Earlier questions are recalled where nothing else is, and lead nowhere.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
     overlap = overlap or Overlap((), ())
     unit = options.recall_floor if options.recall_floor > 0 else 1.0
     can = _Can(lookup, packed(prompt_token_ids))
-    everything = _weighed(ranked, votes or _among(ranked), can, options, overlap, unit)
-    sure = options.recall_sure * unit if overlap.tells and options.recall_floor > 0 else -math.inf
-    weighed = _sure([each for each in everything if not asks(each.event)], options.recall_floor, sure)
-    weighed = weighed or _sure([each for each in everything if asks(each.event)], options.recall_floor, sure)
+    votes = votes or _among(ranked)
+    everything = weigh(ranked, votes, can.recall, options, overlap, unit)
+    telling = [each for each in everything if not asks(each.event)]
+    weighed = sure(telling, options, overlap, unit) or sure(
+        [each for each in everything if asks(each.event)], options, overlap, unit
+    )
     best = weighed[0].strength if weighed else -math.inf
     bar = options.recall_ratio * best if options.recall_ratio > 0 < best else -math.inf
     above = [each for each in weighed if each.strength >= bar]
@@ -78,8 +62,8 @@ def make_plan(
         _merge(candidates, each.event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
     num_found = len(chosen)
-    linked = _linked(chosen, can, asks, overlap, options, budget_tokens)
-    why = {each.event.id: _why(each) for each in above}
+    linked = _linked(chosen, votes, can, asks, overlap, options, budget_tokens)
+    why = {each.event.id: each.why for each in above}
     for lead in linked:
         why[lead.event_id] = f"linked with {lead.source[:15]}, which shares {lead.shared:.2f} with it"
     events = span_order(chosen, order, overlap.sameness)
@@ -100,44 +84,10 @@ def make_plan(
     )
 
 
-def _among(ranked: Sequence[Vote]) -> Callable[[Collection[str]], Mapping[str, float]]:
+def _among(ranked: Sequence[Vote]) -> VoteOf:
     """The votes of those of some events that are ranked."""
     known = {vote.event_id: vote.value for vote in ranked}
     return lambda ids: {event_id: known[event_id] for event_id in ids if event_id in known}
-
-
-def _weighed(
-    ranked: Sequence[Vote],
-    votes: Callable[[Collection[str]], Mapping[str, float]],
-    can: "_Can",
-    options: Options,
-    overlap: Overlap,
-    unit: float,
-) -> list[Weighed]:
-    """The events that can be recalled with a strength of the floor or more, the strongest first."""
-    floor = options.recall_floor
-    above = takewhile(lambda vote: vote.value >= min(floor, WEAK * unit), ranked)
-    known = {vote.event_id: vote.value for vote in islice(above, MAX_WEIGHED)}
-    if known and overlap.tells:
-        shares = {event_id: overlap.asked(event_id) for event_id in overlap.named() - known.keys()}
-        known |= votes(nlargest(MAX_WEIGHED, shares, key=lambda event_id: (shares[event_id], event_id)))
-    weighed = []
-    for event_id, vote in known.items():
-        asked = overlap.asked(event_id)
-        # Where nothing tells events apart by their words, votes do it alone.
-        value = strength(vote, asked, unit) if overlap.tells else vote
-        if value >= floor and (event := can.recall(event_id)) is not None:
-            weighed.append(Weighed(event=event, vote=vote, asked=asked, strength=value))
-    return sorted(weighed, key=lambda each: (-each.strength, -each.vote))
-
-
-def _sure(weighed: list[Weighed], floor: float, sure: float) -> list[Weighed]:
-    """What is weighed, strongest first, if the best is `sure` and some vote reaches the floor; else nothing."""
-    return weighed if weighed and weighed[0].strength >= sure and max(each.vote for each in weighed) >= floor else []
-
-
-def _why(weighed: Weighed) -> str:
-    return f"vote {weighed.vote:.3f}" + (f", shares {weighed.asked:.2f} with the question" if weighed.asked else "")
 
 
 class _Can:
@@ -162,6 +112,7 @@ class _Can:
 
 def _linked(
     chosen: list[Event],
+    votes: VoteOf,
     can: _Can,
     asks: Callable[[Event], bool],
     overlap: Overlap,

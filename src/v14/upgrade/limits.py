@@ -11,7 +11,9 @@ import torch
 
 from v14.config import Options
 from v14.recall.associations import leads, strength
+from v14.recall.order import SAME
 from v14.recall.terms import Overlap, Terms
+from v14.recall.weighing import DISTINCT
 from v14.types import Event
 from v14.upgrade.choose import NEVER, Choice, targets
 from v14.upgrade.measure import Measurement
@@ -27,8 +29,9 @@ TOLERANCE = 0.02
 SURENESS = tuple(step / 4 for step in range(25))
 STRANGERS_RECALLING = 0.05
 MOST_LOST = 0.1
+SURE_RANGE = (4.0, 5.75)
 """How sure a plan has to be: so that at most so many strangers recall anything, unless that loses more right events
-than this share."""
+than this share; within this range, since the names of a calibration set are few."""
 
 LINKED_AMONG = 0.9
 LINKED_RANGE = (2.5, 3.75)
@@ -59,8 +62,9 @@ def choose_limits(
     overlaps = [Overlap([terms], prompt) for prompt in measurement.prompts]
     strengths = _strengths(measurement, choice, asks, overlaps)
     right = targets(measurement)
-    sure = _sure(measurement, choice, strengths)
-    recalled = {ratio: _recalled(choice, strengths, ratio, sure) for ratio in RATIOS}
+    second = _second(measurement, strengths, overlaps)
+    sure = _sure(measurement, choice, strengths, second)
+    recalled = {ratio: _recalled(choice, strengths, second, ratio, sure) for ratio in RATIOS}
     kept = {ratio: _share((plan & right).any(1)[measurement.asked >= 0]) for ratio, plan in recalled.items()}
     ratio = max(ratio for ratio in RATIOS if kept[ratio] >= max(kept.values()) - TOLERANCE)
     asked = measurement.asked >= 0
@@ -87,26 +91,40 @@ def _strengths(
     return torch.tensor(rows).masked_fill(~(measurement.allowed & telling), NEVER)
 
 
-def _sure(measurement: Measurement, choice: Choice, strengths: torch.Tensor) -> float:
+def _second(measurement: Measurement, strengths: torch.Tensor, overlaps: list[Overlap]) -> torch.Tensor:
+    """`[M]`: for each question the strength of the best event that tells of something else than the best one does."""
+    values, places = strengths.sort(1, descending=True)
+    ids = [event.id for event in measurement.events]
+    second = torch.zeros(len(values))
+    for row, overlap in enumerate(overlaps):
+        best, *others = places[row].tolist()
+        other = (rank for rank, place in enumerate(others, 1) if overlap.sameness(ids[best], ids[place]) < SAME)
+        second[row] = values[row, next(other, 0)]
+    return second
+
+
+def _sure(measurement: Measurement, choice: Choice, strengths: torch.Tensor, second: torch.Tensor) -> float:
     """The least sureness at which few strangers recall anything, as long as it loses few right events."""
     if not measurement.strangers.any():
         return SURE
     asked, strangers = measurement.asked >= 0, measurement.strangers
     right = targets(measurement)
-    found = {sure: _recalled(choice, strengths, 0.0, sure) for sure in SURENESS}
+    found = {sure: _recalled(choice, strengths, second, 0.0, sure) for sure in SURENESS}
     kept = {sure: _share((plan & right).any(1)[asked]) for sure, plan in found.items()}
     possible = [sure for sure in SURENESS if kept[sure] >= (1 - MOST_LOST) * kept[0.0]]
     quiet = [sure for sure in possible if _share(found[sure].any(1)[strangers]) <= STRANGERS_RECALLING]
-    return quiet[0] if quiet else possible[-1]
+    least, most = SURE_RANGE
+    return min(most, max(least, quiet[0] if quiet else possible[-1]))
 
 
-def _recalled(choice: Choice, strengths: torch.Tensor, ratio: float, sure: float) -> torch.Tensor:
+def _recalled(choice: Choice, strengths: torch.Tensor, second: torch.Tensor, ratio: float, sure: float) -> torch.Tensor:
     """`[M, N]` bool: the events of each plan."""
-    best = strengths.amax(1)
-    votes = choice.votes.masked_fill(strengths <= NEVER, NEVER).amax(1)
+    best, place = strengths.max(1)
+    votes = choice.votes.masked_fill(strengths < choice.floor, NEVER)
     bar = (best * ratio).clamp_min(choice.floor)
     rank = strengths.argsort(1, descending=True).argsort(1)
-    recalling = (best >= sure) & (votes >= choice.floor)
+    distinct = (second <= DISTINCT * best) & (votes.gather(1, place[:, None])[:, 0] >= choice.floor)
+    recalling = ((best >= sure) | distinct) & (votes.amax(1) >= choice.floor)
     return (strengths >= bar[:, None]) & (rank < MAX_EVENTS) & recalling[:, None]
 
 

@@ -30,4 +30,9 @@ STRANGERS = {
     "order": ("hat stand", "rain barrel"),
     "first meeting": ("Leontine Abershaw", "Caspian Trewell"),
     "gate": ("procurement", "archive"),
+    # Names with parts of those that were told of.
+    "desk": ("Zelmira Pomfrey", "Torvald Wexcombe", "Maristel Hallquist"),
+    "shift": ("Calyra Strelitz", "Torvald Vandermoor", "Hesper Hallquist"),
+    "bicycle": ("Fenwick Tarkinson", "Hesper Okelbrook", "Zelmira Drummelow"),
+    "degree": ("Ysolde Wexcombe", "Quillon Okelbrook", "Brannoc Drummelow"),
 }
