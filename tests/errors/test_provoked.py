@@ -102,7 +102,7 @@ def test_an_sglang_that_does_not_fit(monkeypatch):
 
 def test_a_memory_without_a_store():
     memory = Memory(
-        SimpleNamespace(turns=None, sentence_ends=(), question_ends=(), options=SimpleNamespace(event_tokens=8)),
+        SimpleNamespace(cutter=None, asking=None, options=SimpleNamespace(event_tokens=8)),
         Switches(),
         None,
         "no disk",
