@@ -33,7 +33,7 @@ FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
-	@echo "make test       formatting, lint, types, fast tests"
+	@echo "make test       formatting, lint, types, the documentation, fast tests"
 	@echo "make test-slow  the minutes-long tests"
 	@echo "make test-gpu   the tests that need a CUDA device"
 	@echo "make test-store-hard  1,000 kills, 200 power cuts, failing disks, 100 forgettings of the store in a directory"
@@ -69,7 +69,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy demo docs/_site
 
-test: lint
+test: lint docs
 	$(BIN)/pytest
 
 test-slow: $(READY)

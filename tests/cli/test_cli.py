@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 import v14
 from tests.check.fake_server import FakeModel, serve
 from v14.cli import app, main
+from v14.config import Options
 from v14.errors import StoreKeyError
 from v14.store.directory import DirectoryStore
 from v14.store.master import key_of_file
@@ -18,7 +20,7 @@ from v14.types import Event, Trace
 
 ASKING = ("--server", "--namespace", "--key-file", "--json")
 FROZEN = {
-    "upgrade": ["SRC", "OUT", "--link", "--calibration"],
+    "upgrade": ["SRC", "OUT", "--link", "--calibration", "--json"],
     "check": ["DIRECTORY", "--url", "--seed", "--json", "--plot", "--keep", "--server-arg"],
     "doctor": ["DIRECTORY", "--json"],
     "event list": ["--chat", *ASKING],
@@ -29,16 +31,16 @@ FROZEN = {
     "event import": ["FILE", *ASKING],
     "event stats": [*ASKING],
     "recall explain": ["REQUEST_ID", "--server", "--namespace", "--key-file", "--json"],
-    "store path": [],
+    "store path": ["--json"],
     "store status": ["--json"],
     "store list": ["--json", "--namespace"],
-    "store rotate-key": ["--new-key-file", "--new-key-command"],
+    "store rotate-key": ["--new-key-file", "--new-key-command", "--json"],
     "store forget": ["--namespace", "--event", "--chat", "--between", "--yes", "--json"],
     "store ttl": ["--namespace", "--days", "--never", "--json"],
     "store audit": ["--json"],
     "store verify": ["--json"],
     "store repair": ["--drop", "--catalog", "--json"],
-    "version": [],
+    "version": ["--json"],
 }
 WEIGHTS = "sha256:" + "a" * 64
 
@@ -84,10 +86,27 @@ def test_flags_are_frozen():
 
 def test_version():
     assert invoke("version").stdout.splitlines()[0] == f"v14 {v14.__version__}"
+    assert json.loads(invoke("version", "--json").stdout)["v14"] == v14.__version__
+
+
+def test_what_an_upgrade_measured_as_json(tmp_path, monkeypatch):
+    def make(src, out, *, link, calibration, report):
+        report.say("on the way")
+        return SimpleNamespace(
+            weights_id=WEIGHTS, options=Options(recall_floor=0.5), measured={"top1": 1.0, "link": link}
+        )
+
+    monkeypatch.setattr("v14.upgrade.upgrade", make)
+    result = invoke("upgrade", str(tmp_path), str(tmp_path / "out"), "--json")
+    told = json.loads(result.stdout)
+    assert (told["weights_id"], told["options"]["recall_floor"]) == (WEIGHTS, 0.5)
+    assert told["measured"] == {"top1": 1.0, "link": "hardlink"}
+    assert "on the way" in result.stderr
 
 
 def test_store_of_a_home_that_is_not_there(home):
     assert invoke("store", "path").stdout.strip() == str(home)
+    assert json.loads(invoke("store", "path", "--json").stdout) == {"path": str(home)}
     assert json.loads(invoke("store", "status", "--json").stdout) == []
     assert json.loads(invoke("store", "list", "--json").stdout) == []
     assert not home.exists()
@@ -127,6 +146,8 @@ def test_a_store_with_a_key(home, tmp_path, monkeypatch):
     assert json.loads(invoke("store", "list", "--json").stdout)[0]["token_ids"] == [1, 2, 4]
     assert "became" in invoke("store", "rotate-key", "--new-key-file", str(new)).stdout
     assert "left alone" in invoke("store", "rotate-key", "--new-key-file", str(new)).stdout
+    told = json.loads(invoke("store", "rotate-key", "--new-key-file", str(new), "--json").stdout)
+    assert [(store["weights_id"], store["rotated"]) for store in told] == [(WEIGHTS, False)]
     monkeypatch.setenv("SGLANG_V14_KEY_FILE", str(new))
     assert len(json.loads(invoke("store", "list", "--json").stdout)) == 2
 

@@ -26,9 +26,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Write JSON instead of a 
 
 
 @app.command()
-def path() -> None:
+def path(as_json: JsonFlag = False) -> None:
     """The home directory of the stores (SGLANG_V14_MEMORY_HOME)."""
-    typer.echo(Switches.read().memory_home)
+    home = str(Switches.read().memory_home)
+    typer.echo(json.dumps({"path": home}) if as_json else home)
 
 
 @app.command()
@@ -86,6 +87,7 @@ def list_(
 def rotate_key(
     new_key_file: Annotated[Path | None, typer.Option(help="File that holds the new key.")] = None,
     new_key_command: Annotated[str | None, typer.Option(help="Command that writes the new key.")] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Give every encrypted store another key. The present one is SGLANG_V14_KEY, …_FILE or …_COMMAND's; no server may
     run on a store meanwhile."""
@@ -100,9 +102,14 @@ def rotate_key(
     if (new_key_file is None) == (new_key_command is None):
         raise OptionError("give the new key with --new-key-file or with --new-key-command")
     new = key_of_file(new_key_file) if new_key_file is not None else key_of_command(str(new_key_command))
+    done = []
     for store in view.views(switches.memory_home):
-        if store.key == old.id:
+        rotated = store.key == old.id
+        if rotated:
             rotate(switches.memory_home, store.weights_id, old, new)
-            typer.echo(f"{store.weights_id[:19]}: key {old.id} became {new.id}")
-        else:
-            typer.echo(f"{store.weights_id[:19]}: left alone, its key is {store.key or 'none'}")
+        done.append({"weights_id": store.weights_id, "rotated": rotated, "key": new.id if rotated else store.key})
+        if not as_json:
+            said = f"key {old.id} became {new.id}" if rotated else f"left alone, its key is {store.key or 'none'}"
+            typer.echo(f"{store.weights_id[:19]}: {said}")
+    if as_json:
+        typer.echo(json.dumps(done, indent=1))

@@ -1,10 +1,12 @@
 """`v14 upgrade`."""
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 
 class Link(StrEnum):
@@ -23,9 +25,17 @@ def upgrade(
         Path | None,
         typer.Option(help="A calibration set of your own (JSON), for a model of another language or narrow subject."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write what was measured as JSON; the rest to stderr.")
+    ] = False,
 ) -> None:
     """Make a V14 directory of a checkpoint: its own files, the memory's voters, options and code."""
     # Transformers takes seconds to import, which the other commands need not wait for.
     from v14.upgrade import upgrade as make
+    from v14.upgrade.report import Report
 
-    make(src, out, link=link.value, calibration=calibration)
+    report = Report(Console(stderr=as_json))
+    profile = make(src, out, link=link.value, calibration=calibration, report=report)
+    if as_json:
+        told = {"directory": str(out), "weights_id": profile.weights_id, "options": profile.options.model_dump()}
+        typer.echo(json.dumps({**told, "measured": dict(profile.measured)}, indent=1))
