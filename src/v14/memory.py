@@ -32,6 +32,7 @@ from v14.profile import Profile
 from v14.recall.ballot import Ballot
 from v14.recall.plan import TRACED_VOTES, make_plan
 from v14.recall.space import Reach, Space, Spaces
+from v14.recall.votes import voter_keys
 from v14.recall.weighing import MAX_WEIGHED
 from v14.reinstate.cost import CostBook, Way
 from v14.reinstate.journal import Journal
@@ -383,8 +384,11 @@ class Session:
             new.append((cut.event, trace))
         return self.keep(new)
 
-    def keep(self, traced: Sequence[tuple[Event, Trace]]) -> int:
-        """Store the events that are not known yet; returns how many. Safe to call beside everything else."""
+    def keep(self, traced: Sequence[tuple[Event, Trace]], views: Mapping[str, torch.Tensor] | None = None) -> int:
+        """Store the events that are not known yet; returns how many. Safe to call beside everything else.
+
+        `views` are what voters read of them (`votes.voter_keys`), by id, where that is known already.
+        """
         memory = self.memory
         known = memory.store.has(self.namespace, [event.id for event, _ in traced])
         new = [(event, trace) for event, trace in traced if event.id not in known]
@@ -394,10 +398,11 @@ class Session:
                 space = memory.space(self.namespace)
             memory.store.put(new)
             memory.counters["events_stored"] += len(new)
-            slots = memory.profile.voters.slots(memory.profile.geometry)
-            for event, trace in new:
-                if space is not None:
-                    space.add(event, trace.keys[slots])
+            if space is not None:
+                geometry, voters = memory.profile.geometry, memory.profile.voters
+                slots = voters.slots(geometry)
+                made = views or {e.id: voter_keys(trace.keys[slots], geometry, voters) for e, trace in new}
+                space.add_all([event for event, _ in new], [made[event.id] for event, _ in new])
             memory.journal.wrote(self.account.request_id, self.namespace, [event.id for event, _ in new])
         return len(new)
 

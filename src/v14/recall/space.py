@@ -42,11 +42,15 @@ class Space:
 
     def add(self, event: Event, keys: torch.Tensor) -> None:
         """Add an event with its keys `[S, T, H, D]` at the voters' layers (`Voters.slots`)."""
-        voter_view = voter_keys(keys, self.geometry, self.voters)
+        self.add_all([event], [voter_keys(keys, self.geometry, self.voters)])
+
+    def add_all(self, events: Sequence[Event], views: Sequence[torch.Tensor]) -> None:
+        """Add events, each with what voters read of it (`votes.voter_keys`)."""
         with self.lock:
-            self.events[event.id] = event
-            self.index.add(event.id, voter_view)
-            self.terms.add(event.id, event.body)
+            for event, view in zip(events, views, strict=True):
+                self.events[event.id] = event
+                self.index.add(event.id, view)
+                self.terms.add(event.id, event.body)
 
     def keep(self, ids: Collection[str]) -> None:
         """Take out all events but these."""

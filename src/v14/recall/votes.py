@@ -35,21 +35,36 @@ neither overflows nor gives the denormal numbers that processors are slow at."""
 CALIBRATIONS = ("subtract", "log-ratio")
 
 
-def voter_keys(keys_of_layers: torch.Tensor, geometry: Geometry, voters: Voters) -> torch.Tensor:
-    """The keys that voters read of one event, `[U, T, D]` fp32, rotated so that the event ends at position 0.
+def voter_keys(
+    keys_of_layers: Sequence[torch.Tensor] | torch.Tensor,
+    geometry: Geometry,
+    voters: Voters,
+    lengths: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """The keys that voters read of events, `[U, T, D]` fp32, rotated so that each event ends at position 0.
 
-    `keys_of_layers` is `[S, T, H, D]`, the event's keys at `voters.slots`, rotated as if it began at position 0.
-    Token j then stands at j - T: directly in front of a part whose first token is at position 0.
+    `keys_of_layers` are S tensors `[T, H, D]`, the keys at `voters.slots` of one event, or of several behind each
+    other with `lengths` that add up to T, each rotated as if it began at position 0. Token j of an event of n tokens
+    then stands at j - n: directly in front of a part whose first token is at position 0.
     """
     places = {layer: place for place, layer in enumerate(voters.layers)}
-    if keys_of_layers.dim() != 4 or keys_of_layers.shape[0] != len(places):
-        raise ValueError(f"keys {tuple(keys_of_layers.shape)} must be [S, T, H, D] with S = {len(places)} voter layers")
-    num_tokens = keys_of_layers.shape[1]
+    if len(keys_of_layers) != len(places) or keys_of_layers[0].dim() != 3:
+        shapes = [tuple(keys.shape) for keys in keys_of_layers]
+        raise ValueError(f"keys {shapes} must be S times [T, H, D] with S = {len(places)} voter layers")
+    first = keys_of_layers[0]
+    moves: int | torch.Tensor = -len(first)
+    if lengths is not None:
+        each = torch.tensor(lengths)
+        moves = -each.repeat_interleave(each)
+        moves = moves.pin_memory().to(first.device, non_blocking=True) if first.is_cuda else moves
+    heads: dict[int, list[int]] = {}
+    for layer, head in voters.key_heads(geometry):
+        heads.setdefault(layer, []).append(head)
     rows = [
-        rotate(keys_of_layers[places[layer], :, head].float(), _layer(geometry, layer).rotary, -num_tokens)
-        for layer, head in voters.key_heads(geometry)
+        rotate(keys_of_layers[places[layer]][:, of].float(), _layer(geometry, layer).rotary, moves)
+        for layer, of in heads.items()
     ]
-    return torch.stack(rows)
+    return torch.cat(rows, dim=1).transpose(0, 1).contiguous()
 
 
 def scalings(geometry: Geometry, voters: Voters) -> tuple[float, ...]:

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.tiny import geometry_of, tiny_checkpoint
+from tests.tiny import geometry_of, tiny_checkpoint, tiny_profile
 from v14.engines.sglang.harvest import Harvest
+from v14.recall.votes import voter_keys
 from v14.reinstate.rotation import move_keys, rotate
 
 
@@ -29,6 +30,24 @@ def test_traces_begin_at_position_zero(family):
         values = torch.stack([buffers[layer.index][1][slots] for layer in geometry.layers])
         torch.testing.assert_close(trace.keys, move_keys(keys, geometry, -start), rtol=0, atol=1e-6)
         assert torch.equal(trace.values, values)
+    assert harvest.views() is None
+
+
+@pytest.mark.parametrize("family", ["llama", "nemotron_h"])
+def test_what_voters_read_of_runs_together_is_what_they_read_of_each(family):
+    profile = tiny_profile(family)
+    geometry, voters = profile.geometry, profile.voters
+    shape = (64, geometry.num_kv_heads, geometry.head_dim)
+    buffers = {layer.index: (torch.randn(shape), torch.randn(shape)) for layer in geometry.layers}
+    pool = SimpleNamespace(
+        get_key_buffer=lambda layer: buffers[layer][0], get_value_buffer=lambda layer: buffers[layer][1]
+    )
+    runs = [(3, 4), (9, 20), (20, 33)]
+    harvest = Harvest(pool, geometry, torch.randperm(64, dtype=torch.int32), runs, voters)
+    harvest.wait()
+    for index, view in enumerate(harvest.views()):
+        keys = harvest.trace(index, None).keys[voters.slots(geometry)]
+        torch.testing.assert_close(view, voter_keys(keys, geometry, voters), rtol=0, atol=1e-5)
 
 
 def test_tokens_moved_each_by_its_own_are_moved_one_by_one():

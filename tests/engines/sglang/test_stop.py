@@ -3,6 +3,7 @@
 import re
 import time
 import urllib.request
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -82,6 +83,26 @@ def test_one_that_recalls_nothing_lets_the_pass_go_on(monkeypatch):
     assert len(planned) == 2
     assert list(engine.probing) == ["c"]  # its cue is kept when the pass is over
     assert not any(read.is_stopped for read in planned)
+
+
+def test_a_stopped_pass_is_processed_before_anything_else_is_run(monkeypatch):
+    processed = []
+    scheduler = SimpleNamespace(
+        result_queue=deque([("batch", "result")]),
+        last_batch="last",
+        process_batch_result=lambda *of: processed.append(of),
+    )
+    engine = SimpleNamespace(last_stopped=True)
+    monkeypatch.setattr(runtime, "_runtime", engine)
+    asked = {"running_batch": "running", "last_batch": "last"}
+    arguments = stop.process_at_once(scheduler, **asked)
+    assert arguments == ((scheduler,), {"running_batch": "running", "last_batch": None})
+    assert (processed, scheduler.last_batch, list(scheduler.result_queue)) == ([("batch", "result")], None, [])
+    # Nothing was stopped, or nothing overlaps: SGLang's own order.
+    assert stop.process_at_once(scheduler, **asked) is None
+    engine.last_stopped = True
+    assert stop.process_at_once(SimpleNamespace(last_batch="last"), **asked) is None
+    assert engine.last_stopped is False
 
 
 @pytest.mark.parametrize(

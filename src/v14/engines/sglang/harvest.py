@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
-from v14.engines.sglang.slots import read
+from v14.engines.sglang.slots import read, wide
 from v14.engines.sglang.transfer import to_device
 from v14.geometry import Geometry
+from v14.recall.voters import Voters
+from v14.recall.votes import voter_keys
 from v14.reinstate.rotation import rotate
 from v14.types import Engram, Trace
 
@@ -26,20 +28,37 @@ Run = tuple[int, int]
 class Harvest:
     """The keys and values of some runs of a sequence, on their way to the CPU."""
 
-    def __init__(self, pool: Any, geometry: Geometry, row: torch.Tensor, runs: Sequence[Run]) -> None:
-        """`row` holds the KV slots of the sequence; `runs` ascend and do not overlap."""
-        self._bounds = list(accumulate((end - start for start, end in runs), initial=0))
-        starts = torch.tensor([start for start, _ in runs])
-        lengths = torch.tensor([end - start for start, end in runs])
+    def __init__(
+        self, pool: Any, geometry: Geometry, row: torch.Tensor, runs: Sequence[Run], voters: Voters | None = None
+    ) -> None:
+        """`row` holds the KV slots of the sequence; `runs` ascend and do not overlap.
+
+        With `voters` what they read of the runs is made on the device as well (`views`).
+        """
+        self._lengths = [end - start for start, end in runs]
+        self._bounds = list(accumulate(self._lengths, initial=0))
+        starts, lengths = torch.tensor([start for start, _ in runs]), torch.tensor(self._lengths)
         within = torch.arange(self._bounds[-1]) - torch.tensor(self._bounds[:-1]).repeat_interleave(lengths)
         begins = starts.repeat_interleave(lengths)
         positions, deltas = to_device(begins + within, row.device), to_device(-begins, row.device)
         slots = row[positions]
-        self._keys, self._values = [], []
-        for layer in geometry.layers:
+        first = pool.get_key_buffer(geometry.layers[0].index)
+        shape = len(geometry.layers), len(slots), *first.shape[1:]
+        # Traces are views of two tensors, however many events there are: nothing is copied a second time.
+        self._keys, self._values = (
+            torch.empty(shape, dtype=wide(first.dtype), pin_memory=row.is_cuda) for _ in range(2)
+        )
+        voting = {}
+        for place, layer in enumerate(geometry.layers):
             keys = rotate(read(pool.get_key_buffer(layer.index), slots), layer.rotary, deltas)
-            self._keys.append(keys.to("cpu", non_blocking=True))
-            self._values.append(read(pool.get_value_buffer(layer.index), slots).to("cpu", non_blocking=True))
+            self._keys[place].copy_(keys, non_blocking=True)
+            self._values[place].copy_(read(pool.get_value_buffer(layer.index), slots), non_blocking=True)
+            if voters is not None and layer.index in voters.layers:
+                voting[layer.index] = keys
+        self._views: torch.Tensor | None = None
+        if voters is not None:
+            found = voter_keys([voting[layer] for layer in voters.layers], geometry, voters, self._lengths)
+            self._views = found.to("cpu", non_blocking=True)
         self._copied = torch.cuda.Event() if row.is_cuda else None
         if self._copied is not None:
             self._copied.record()
@@ -47,7 +66,7 @@ class Harvest:
     @property
     def dtype(self) -> torch.dtype:
         """That of the pool, or bfloat16 where the pool has 8-bit floats."""
-        return self._keys[0].dtype
+        return self._keys.dtype
 
     def wait(self) -> None:
         """Until everything is on the CPU."""
@@ -57,5 +76,8 @@ class Harvest:
     def trace(self, index: int, engram: Engram | None) -> Trace:
         """The trace of a run; call `wait` first."""
         part = slice(self._bounds[index], self._bounds[index + 1])
-        keys, values = (torch.stack([layer[part] for layer in layers]) for layers in (self._keys, self._values))
-        return Trace(keys=keys, values=values, engram=engram)
+        return Trace(keys=self._keys[:, part], values=self._values[:, part], engram=engram)
+
+    def views(self) -> list[torch.Tensor] | None:
+        """What voters read of each run, `[U, T, D]` fp32; None if not asked for. Call `wait` first."""
+        return None if self._views is None else list(self._views.split(self._lengths, dim=1))

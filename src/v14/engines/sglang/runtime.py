@@ -55,6 +55,8 @@ class Runtime:
         self.live_batch: Any = None
         # The pass that runs, if it may end behind the last voter layer.
         self.hearing: tuple[Pass, ...] = ()
+        # Whether the last pass ended there, and its result is still to be processed.
+        self.last_stopped = False
         self.voter_layers = frozenset(memory.profile.voters.layers)
         self.last_voter_layer = max(self.voter_layers)
         geometry = memory.profile.geometry

@@ -96,6 +96,11 @@ ENQUEUE = Seam(
     parameters=("self", "req", "is_retracted"),
     why="attaching the memory's record to the engine's request",
 )
+NEXT_BATCH = Seam(
+    target="sglang.srt.managers.scheduler.Scheduler.get_next_batch_to_run",
+    parameters=("self", "running_batch", "last_batch"),
+    why="not decoding with requests that are read again",
+)
 NEXT_ROUND = Seam(
     target="sglang.srt.managers.schedule_batch.Req.init_next_round_input",
     parameters=("self", "tree_cache", "cow_mamba"),
@@ -287,6 +292,16 @@ def end_unheard(req: Any) -> None:
 
     req.to_finish = FINISH_LENGTH(length=len(req.output_ids))
     req.finished_output = True
+
+
+def take_last_result(scheduler: Any) -> tuple[Any, Any] | None:
+    """The last pass and its result, if overlap scheduling has it still to be processed: the caller does that."""
+    queue = getattr(scheduler, "result_queue", None)
+    if not queue or not scheduler.last_batch:
+        return None
+    scheduler.last_batch = None
+    batch, result = queue.popleft()
+    return batch, result
 
 
 def kept_from_cache(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.HYBRID_ATTENTION, "before", probe.keep_queries),
     (seams.ATTENTION, "after", stop.stop_behind_voters),
     (seams.HYBRID_ATTENTION, "after", stop.stop_behind_voters),
+    (seams.NEXT_BATCH, "before", stop.process_at_once),
     (seams.NEXT_ROUND, "before", states.begin),
     (seams.NEXT_ROUND, "before", span.place_before_match),
     (seams.MAX_PREFIX, "after", states.compute_event_tokens),

@@ -56,15 +56,20 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> bool:
     if not cuts:
         return False
     runs = [(positions[cut.start], positions[cut.start] + cut.event.num_tokens) for cut in cuts]
-    harvest = Harvest(engine.kv_pool, engine.memory.profile.geometry, engine.slots(req, committed), runs)
+    profile = engine.memory.profile
+    # On a GPU making what voters read costs nothing; otherwise it is made in the background, from the traces.
+    row = engine.slots(req, committed)
+    harvest = Harvest(engine.kv_pool, profile.geometry, row, runs, profile.voters if row.is_cuda else None)
     read_engram = None if reading.recording is None else reading.recording.engram
 
     def keep() -> None:
         with engine.memory.guard("observe"), reading.session.clock.measure("keep"):
             harvest.wait()
             engrams = [engine.memory.engram(start, end, read_engram, harvest.dtype) for start, end in runs]
-            traces = (harvest.trace(index, engram) for index, engram in enumerate(engrams))
-            reading.session.keep([(cut.event, trace) for cut, trace in zip(cuts, traces, strict=True)])
+            traces = [(cut.event, harvest.trace(index, engrams[index])) for index, cut in enumerate(cuts)]
+            views = harvest.views()
+            ids = [cut.event.id for cut in cuts]
+            reading.session.keep(traces, None if views is None else dict(zip(ids, views, strict=True)))
         _profile(reading)
 
     engine.write_behind(reading.session.namespace, keep)

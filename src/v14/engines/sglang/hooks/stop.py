@@ -86,7 +86,24 @@ def _all_recall(engine: Runtime, heard: tuple[Pass, ...]) -> bool:
     for reading in readings:
         reading.is_stopped = True
     engine.memory.counters["passes_stopped"] += 1
+    engine.last_stopped = True
     return True
+
+
+def process_at_once(scheduler: Any, **kwargs: Any) -> Arguments | None:
+    """The scheduler asks what to run next: a pass that was stopped is processed first.
+
+    With overlap scheduling its result would be processed behind the next pass, for which its requests would decode.
+    """
+    engine = runtime.current()
+    if engine is None or not engine.last_stopped:
+        return None
+    engine.last_stopped = False
+    last = seams.take_last_result(scheduler)
+    if last is None:
+        return None
+    scheduler.process_batch_result(*last)
+    return (scheduler,), {**kwargs, "last_batch": None}
 
 
 def release_unread(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> Arguments | None:
