@@ -125,8 +125,9 @@ SHAPES: dict[str, dict[str, Any]] = {"qwen3_5_27b": _27B, "small": {**_DELTA_NET
 """Qwen3.5 for `--load-format dummy`: the sizes of the 27B model, and some that a CPU serves."""
 
 
-def dummy_v14_directory(shape: str, path: Path, **options: Any) -> Path:
-    """A V14 directory at `path` of a Qwen3.5 without weights; `options` override those of open recall."""
+def dummy_v14_directory(shape: str, path: Path, *, draft_layers: int = 0, **options: Any) -> Path:
+    """A V14 directory at `path` of a Qwen3.5 without weights, with so many layers of a draft model (MTP); `options`
+    override those of open recall."""
     import transformers as hf
 
     source = path.with_name(f"{path.name}-plain")
@@ -134,6 +135,7 @@ def dummy_v14_directory(shape: str, path: Path, **options: Any) -> Path:
     eyes = {**_EYES, "out_hidden_size": text["hidden_size"]}
     config = hf.Qwen3_5Config(text_config=text, vision_config=eyes, dtype="bfloat16")
     config.architectures = ["Qwen3_5ForConditionalGeneration"]
+    config.text_config.mtp_num_hidden_layers = draft_layers
     source.mkdir(parents=True, exist_ok=True)
     write_around(config, source)
     _write_processor(source)

@@ -1,0 +1,211 @@
+"""Speculative decoding with memory: what drafts are worth, and whether replies are those without drafts.
+
+    python -m benchmarks.gpu.speculative --out DIR [--model V14-DIRECTORY] [--algorithm NGRAM]
+
+Facts are told, and asked in another chat, of a server that drafts and of one that does not; both have a memory of their
+own. The accept length is the number of tokens that one pass of the served model gives, over all replies:
+
+    nothing recalled   the same prompts, memory off and on, in a namespace that holds nothing of use
+    recalled           the question behind its span, against the question behind the same statement in one chat
+
+Without `--model` it is a small Qwen3.5 with random weights and a random draft layer (NEXTN): what its drafts are worth
+says nothing, that its replies are those without drafts does. On a CPU SGLang drafts nothing: accept lengths are 1.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.checkpoints import dummy_v14_directory
+from benchmarks.gpu.first_token import Row
+from benchmarks.gpu.servers import machine, server_of
+from tests.serving import flush_cache, generate, turn
+from tests.tiny import turns_of
+from v14.check.facts import generate as facts_of
+from v14.check.server import Server
+
+ACCEPT_BOUND = 0.98
+SAME_BOUND = 1.0
+SEED = 21
+DRAFTS = ("--speculative-num-steps", "3", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Token ids of a statement, of a question in a chat of its own, and of both in one chat."""
+
+    told: list[int]
+    asked: list[int]
+    together: list[int]
+
+
+def real_cases(model_dir: Path, number: int) -> list[Case]:
+    """Facts of `v14 check`, of a seed that it does not report."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+
+    def ids(*contents: str, answering: bool = True) -> list[int]:
+        roles = ("user", "assistant") * len(contents)
+        messages = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=False)]
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=answering, tokenize=False)
+        found: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
+
+    return [
+        Case(
+            told=ids(fact.statement),
+            asked=ids(fact.question),
+            together=ids(fact.statement, "Okay.", fact.question),
+        )
+        for fact in facts_of(SEED, number)
+    ]
+
+
+def dummy_cases(model_dir: Path, number: int) -> list[Case]:
+    """Random tokens."""
+    opening = list(turns_of(model_dir).openings["assistant"])
+    head = turn(model_dir, "system", 12, seed=1)
+    cases = []
+    for seed in range(number):
+        statement, question = turn(model_dir, "user", 40, seed=seed), turn(model_dir, "user", 24, seed=1000 + seed)
+        cases.append(
+            Case(told=head + statement, asked=head + question + opening, together=head + statement + question + opening)
+        )
+    return cases
+
+
+class Counted:
+    """Replies of one server, and what its drafts were worth in them."""
+
+    def __init__(self, server: Server, num_tokens: int) -> None:
+        self._server, self._num_tokens = server, num_tokens
+        self.tokens = self.passes = 0
+
+    def ask(self, ids: Sequence[int], mode: str, namespace: str, *, recalls: bool) -> list[int]:
+        """A reply's tokens. Raises `RuntimeError` if it recalled something and should not have, or the other way."""
+        reply = generate(self._server, list(ids), num_tokens=self._num_tokens, mode=mode, namespace=namespace)
+        if "output_ids" not in reply:
+            raise RuntimeError(f"no reply: {reply}\n{self._server.log_tail()}")
+        meta = reply["meta_info"]
+        if bool(meta["v14"]["recalled"]) != recalls:
+            raise RuntimeError(f"recalled {meta['v14']['recalled']}: {meta['v14'].get('reason')}")
+        self.tokens += meta["completion_tokens"]
+        self.passes += meta.get("spec_verify_ct") or meta["completion_tokens"]
+        found: list[int] = reply["output_ids"]
+        return found
+
+    @property
+    def accept_length(self) -> float:
+        """Tokens for each pass of the served model."""
+        return self.tokens / max(1, self.passes)
+
+
+def rows_of(drafting: Server, plain: Server, cases: Sequence[Case], num_tokens: int) -> list[Row]:
+    """All figures; both servers are started and empty."""
+    for server in (drafting, plain):
+        for number, case in enumerate(cases):
+            generate(server, case.told, num_tokens=1, mode="write", namespace=f"fact {number}")
+            generate(server, case.asked, num_tokens=1, mode="write", namespace=f"known {number}")
+    # What drafts are worth behind a span can only be seen where one is recalled.
+    recalling = [number for number, case in enumerate(cases) if _recalls(plain, case, number)]
+    if len(recalling) < len(cases) / 2:
+        raise RuntimeError(f"only {len(recalling)} of {len(cases)} facts are recalled")
+    counted = {name: Counted(drafting, num_tokens) for name in ("off", "nothing", "together", "recalled")}
+    without = Counted(plain, num_tokens)
+    same = {"nothing": 0, "recalled": 0}
+    for number in recalling:
+        case = cases[number]
+        pairs = [
+            # What the prompt holds already is not recalled: the question is all that its namespace knows.
+            lambda n=number, c=case: counted["nothing"].ask(c.asked, "read", f"known {n}", recalls=False),
+            lambda n=number, c=case: counted["off"].ask(c.asked, "off", f"known {n}", recalls=False),
+            lambda n=number, c=case: counted["recalled"].ask(c.asked, "read", f"fact {n}", recalls=True),
+            lambda n=number, c=case: counted["together"].ask(c.together, "off", f"fact {n}", recalls=False),
+        ]
+        # An n-gram draft learns from every reply: who comes first changes from one case to the next.
+        replies: dict[int, list[int]] = {}
+        for place in (0, 1, 2, 3) if number % 2 else (1, 0, 3, 2):
+            flush_cache(drafting)
+            replies[place] = pairs[place]()
+        same["nothing"] += replies[0] == replies[1]
+        same["recalled"] += replies[2] == without.ask(case.asked, "read", f"fact {number}", recalls=True)
+    num_cases = len(recalling)
+    lengths = {name: each.accept_length for name, each in counted.items()}
+    rows = [
+        _row("accept length, nothing recalled", lengths["off"], lengths["nothing"], ACCEPT_BOUND),
+        _row("accept length, recalled / told in the chat", lengths["together"], lengths["recalled"], ACCEPT_BOUND),
+        _row("replies of a memory that recalls nothing as without", num_cases, same["nothing"], SAME_BOUND),
+        _row("replies behind a span as without drafts", num_cases, same["recalled"], SAME_BOUND),
+    ]
+    for server in (drafting, plain):
+        if server.tracebacks():
+            raise RuntimeError(server.log_tail(60))
+    return rows
+
+
+def _recalls(server: Server, case: Case, number: int) -> bool:
+    reply = generate(server, case.asked, num_tokens=1, mode="read", namespace=f"fact {number}")
+    return bool(reply["meta_info"]["v14"]["recalled"])
+
+
+def _row(figure: str, plain: float, memory: float, bound: float) -> Row:
+    ratio = memory / plain
+    return Row(figure=figure, plain=plain, memory=memory, ratio=ratio, bound=bound, holds=ratio >= bound)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--model", type=Path, help="a V14 directory")
+    parser.add_argument("--algorithm", help="NGRAM for a model, NEXTN without one")
+    parser.add_argument("--cases", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--backend", default="flashinfer", choices=["triton", "flashinfer"])
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as base, ExitStack() as stack:
+        extra: tuple[str, ...] = ()
+        if arguments.model is not None:
+            model_dir, algorithm = arguments.model, arguments.algorithm or "NGRAM"
+            cases = real_cases(model_dir, arguments.cases)
+        else:
+            options = {"reinstate": "reread", "write_generated": False}
+            model_dir, algorithm = Path(base) / "model", arguments.algorithm or "NEXTN"
+            dummy_v14_directory("small", model_dir, draft_layers=1, **options)
+            cases, extra = dummy_cases(model_dir, arguments.cases), ("--load-format", "dummy")
+        speculative = ("--speculative-algorithm", algorithm, *(DRAFTS if algorithm != "NGRAM" else ()))
+        servers = []
+        for name, drafts in (("drafting", speculative), ("plain", ())):
+            given: Any = (*extra, *(drafts if torch.cuda.is_available() else ()))
+            server = stack.enter_context(server_of(model_dir, Path(base) / name, *given, backend=arguments.backend))
+            servers.append(server)
+        try:
+            for server in servers:
+                server.start()
+            rows = rows_of(*servers, cases, arguments.tokens)
+        finally:
+            for server in servers:
+                if server.log.exists():
+                    (arguments.out / server.log.name).write_bytes(server.log.read_bytes()[-500_000:])
+    what = f"{machine()['machine']}, {model_dir.name}, {algorithm}, {len(cases)} cases of {arguments.tokens} tokens"
+    print(f"\n{what}")
+    for row in rows:
+        mark = "holds" if row.holds else "DOES NOT HOLD"
+        print(f"{row.figure:<60}{row.plain:>9.4f}{row.memory:>9.4f}{row.ratio:>8.3f}  bound {row.bound:<5} {mark}")
+    result = {**machine(), "what": what, "rows": [asdict(row) for row in rows]}
+    (arguments.out / f"speculative-{algorithm.lower()}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
