@@ -124,11 +124,19 @@ def test_what_is_forgotten_is_nowhere_and_the_rest_stays(memory):
 
 
 def test_the_index_keeps_no_row_of_what_it_lost(memory):
-    event = tell(memory, "n", [400, 401, 402])
-    [bucket] = memory.space("n").index._buckets.values()
-    assert bucket.keys[:, 0].any()
+    event, other = tell(memory, "n", [400, 401, 402]), tell(memory, "n", [500, 501, 502, 503])
+    assert recalled(memory, "n") == {event.id, other.id}
+    index = memory.space("n").index
+    [page] = index._pool.pages
+    assert page.keys[:, :3].any()
+    assert page.null_shares[:, 0].any()
     memory.forget("n", [event.id])
-    assert not bucket.keys[:, 0].any()
+    assert not page.keys[:, :3].any()
+    assert not page.null_shares[:, 0].any()
+    assert page.keys[:, 3:7].any()
+    memory.forget("n", [other.id])
+    assert not page.keys.any()
+    assert not index._waiting
 
 
 def test_a_conversation_goes_on_without_what_was_forgotten(memory):

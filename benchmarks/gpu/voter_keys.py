@@ -9,6 +9,7 @@ that reports use, so take another. Keys are in fp16 (up to a factor of two in th
 import argparse
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from safetensors.torch import save_file
 from benchmarks.recall.chats import Chat, weave
 from benchmarks.recall.english.world import English
 from benchmarks.recall.reading import Reader
+from v14.geometry import AttentionLayer, Geometry
 from v14.recall.voters import Voters
 from v14.recall.votes import scalings, voter_keys
 from v14.types import Cue
@@ -59,6 +61,23 @@ class Keys:
             path,
             {"about": json.dumps(about)},
         )
+
+    def voters(self) -> tuple[Geometry, Voters]:
+        """Voters with these rows and scalings, in a model of as many layers as there are rows, without rotation."""
+        scaling = dict(zip(self.rows, self.scaling, strict=True))
+        seen: Counter[int] = Counter()
+        heads = []
+        for row in self.rows:
+            heads.append((row, seen[row]))
+            seen[row] += 1
+        geometry = Geometry(
+            num_heads=max(seen.values()),
+            num_kv_heads=1,
+            head_dim=self.keys.shape[2],
+            layers=tuple(AttentionLayer(index=row, rotary=None, scaling=scaling[row]) for row in sorted(scaling)),
+        )
+        voters = Voters(heads=tuple(heads), weights=tuple(self.weights), calibration=self.calibration, null=self.null)
+        return geometry, voters
 
     @classmethod
     def load(cls, path: Path) -> "Keys":

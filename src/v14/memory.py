@@ -62,7 +62,16 @@ ReadEngram = Callable[[int, int], Engram | None]
 class Memory:
     """Everything remembered by one set of weights, for one process."""
 
-    def __init__(self, profile: Profile, switches: Switches, store: Store | None, reason: str = "") -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        switches: Switches,
+        store: Store | None,
+        reason: str = "",
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`device` is where votes are taken."""
         self.profile = profile
         self.switches = switches
         self.counters: Counter[str] = Counter()
@@ -78,12 +87,19 @@ class Memory:
         self._spaces: Spaces | None = None
         if store is not None:
             max_bytes = switches.max_buffer_gb * GIB
-            self._spaces = Spaces(profile.geometry, profile.voters, store, max_bytes, self.counters)
+            self._spaces = Spaces(profile.geometry, profile.voters, store, max_bytes, self.counters, device)
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, profile: Profile, switches: Switches, *, store: Store | None = None) -> "Memory":
-        """Open the store under `switches.memory_home`, unless one is given.
+    def open(
+        cls,
+        profile: Profile,
+        switches: Switches,
+        *,
+        store: Store | None = None,
+        device: torch.device | str = "cpu",
+    ) -> "Memory":
+        """Open the store under `switches.memory_home`, unless one is given; `device` is where votes are taken.
 
         A store that cannot be opened leaves a memory that is not `available`: the server serves without it. An
         encrypted one without its key raises `StoreKeyError`.
@@ -99,7 +115,7 @@ class Memory:
                 memory = cls(profile, switches, None, str(error))
                 memory.counters["store_unavailable"] += 1
                 return memory
-        return cls(profile, switches, store)
+        return cls(profile, switches, store, device=device)
 
     @property
     def available(self) -> bool:

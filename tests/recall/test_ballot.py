@@ -1,5 +1,7 @@
 """Ballots: the best of one or several spaces, the votes of some events, and plans that need no more than these."""
 
+from contextlib import nullcontext
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +16,27 @@ from v14.types import Event, Vote
 VALUES = st.floats(-1, 5, width=32)
 
 
+class Keys:
+    """An index of two pages; the votes of single events are those of `exact`."""
+
+    def __init__(self, ids, exact=None):
+        self.pages = [list(ids[: len(ids) // 3]), list(ids[len(ids) // 3 :])]
+        self.exact = exact
+
+    def reading(self):
+        return nullcontext()
+
+    def place(self, event_id):
+        return next(((n, page.index(event_id)) for n, page in enumerate(self.pages) if event_id in page), None)
+
+    def looked_up(self, asked, places):
+        return torch.tensor([self.exact[self.pages[page][slot]] for page, slot in places])
+
+
 def ballot(votes):
     """`votes` by id, in their order."""
-    ids = list(votes)
-    return Votes(torch.tensor([*votes.values()]), ids, {event_id: n for n, event_id in enumerate(ids)}.get)
+    keys = Keys(list(votes))
+    return Votes(keys, keys.pages, torch.tensor([*votes.values()]), None, None)
 
 
 def ranked(votes):
@@ -39,6 +58,23 @@ def test_the_best_are_those_of_a_full_sort(values, num, without):
 def test_of_equal_votes_the_first_is_first():
     votes = ballot({"b": 1.0, "a": 1.0, "c": 2.0})
     assert [vote.event_id for vote in votes.best(3)] == ["c", "b", "a"]
+
+
+def test_what_was_removed_or_added_since_has_no_vote():
+    keys = Keys(["a", "b", "c", "d", "e", "f"])
+    votes = Votes(keys, keys.pages, torch.tensor([1.0, 6.0, 2.0, -torch.inf, 4.0, 3.0]), None, None)
+    keys.pages[0][1] = None
+    keys.pages[1].append("g")
+    assert [vote.event_id for vote in votes.best(9)] == ["e", "f", "c", "a"]
+    assert votes.of("abcdefg") == {"a": 1.0, "c": 2.0, "d": -torch.inf, "e": 4.0, "f": 3.0}
+
+
+def test_of_chosen_events_the_best_are_given_and_any_is_looked_up():
+    keys = Keys(["a", "b", "c", "d", "e", "f"], {"a": 0.5, "c": 0.25})
+    votes = Votes(keys, keys.pages, torch.tensor([3.0, 5.0, 4.0]), torch.tensor([5, 1, 2]), None)
+    assert [vote.event_id for vote in votes.best(2)] == ["b", "c"]
+    assert [vote.event_id for vote in votes.best(9, {"b"})] == ["c", "f"]
+    assert votes.of(["a", "c", "z"]) == {"a": 0.5, "c": 0.25}
 
 
 @settings(max_examples=100, deadline=None)

@@ -13,7 +13,7 @@ from v14.recall import naive
 from v14.recall.cue import build_cue
 from v14.recall.index import Index
 from v14.recall.voters import Voters
-from v14.recall.votes import SHARE_FLOOR, calibrate, scalings, shares, voter_keys
+from v14.recall.votes import SHARE_FLOOR, calibrate, scalings, token_shares, voter_keys
 from v14.reinstate.rotation import rotate
 from v14.types import Cue, Event
 
@@ -104,19 +104,6 @@ def test_an_index_does_not_remember_what_was_removed(order, kept, seed):
             worn.remove("sha256:none")
 
 
-def test_index_chunks_agree(monkeypatch):
-    generator = torch.Generator().manual_seed(3)
-    geometry, voters = make_geometry(8), make_voters("log-ratio", 8, generator)
-    index = Index(geometry, voters)
-    for n in range(40):
-        index.add(make_event(11, n).id, voter_keys(torch.randn(3, 11, 2, 8, generator=generator), geometry, voters))
-    cue = make_cue(len(HEADS), 6, 8, generator)
-    whole = values(index, cue)
-    monkeypatch.setattr("v14.recall.index.CHUNK_SCORES", 700)
-    assert values(index, cue) == pytest.approx(whole, abs=1e-6)
-    assert index.num_bytes >= 40 * 5 * 11 * 8 * 4
-
-
 def test_order_is_that_of_adding():
     generator = torch.Generator().manual_seed(3)
     geometry, voters = make_geometry(8), make_voters("subtract", 8, generator)
@@ -180,11 +167,10 @@ def test_a_vote_is_the_attention_of_one_sequence(head, event, part, seed):
         expected.append(torch.stack(masses).mean())
     cue = build_cue(torch.stack(queries), torch.stack(own), geometry, voters, first_query=head, start=head)
     keys = voter_keys(stored, geometry, voters)
-    found = shares(
-        cue, keys[:, None], torch.tensor([event]), voters.key_rows(geometry).tolist(), scalings(geometry, voters)
-    )
-    torch.testing.assert_close(found[0], torch.stack(expected), atol=1e-5, rtol=1e-4)
-    assert naive.share(cue, keys, geometry, voters) == pytest.approx(found[0].tolist(), abs=1e-5)
+    rows = voters.key_rows(geometry).tolist()
+    found = token_shares(cue, keys, rows, scalings(geometry, voters)).mean(-1)
+    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-4)
+    assert naive.share(cue, keys, geometry, voters) == pytest.approx(found.tolist(), abs=1e-5)
 
 
 def test_cue_sees_only_its_window_and_the_past():

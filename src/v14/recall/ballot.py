@@ -3,11 +3,17 @@
 A namespace may hold a million events, and a plan looks at a few dozen of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import accumulate
 from typing import Protocol
 
 import torch
 
+from v14.kernels.votes import Asked
+from v14.recall.pool import upload
 from v14.types import Vote
 
 
@@ -22,28 +28,73 @@ class Ballot(Protocol):
         """The votes of events by id; one that is not there is left out."""
 
 
-class Votes:
-    """Votes `values` `[N]` fp32 of the events `ids`; `place` says where in them an event stands, or None."""
+class Source(Protocol):
+    """An index, as its votes need it."""
 
-    def __init__(self, values: torch.Tensor, ids: Sequence[str], place: Callable[[str], int | None]) -> None:
-        self._values = values
+    def reading(self) -> AbstractContextManager[None]:
+        """Nothing changes inside, and device work is in the index's order."""
+
+    def place(self, event_id: str) -> tuple[int, int] | None:
+        """Page and slot of an event."""
+
+    def looked_up(self, asked: Asked, places: Sequence[tuple[int, int]]) -> torch.Tensor:
+        """Votes `[n]` of the events at some places."""
+
+
+class Votes:
+    """Votes of one index, on its device. Of a large one, all voters read only the events that some of them chose."""
+
+    def __init__(
+        self,
+        source: Source,
+        ids: Sequence[Sequence[str | None]],
+        values: torch.Tensor,
+        chosen: torch.Tensor | None,
+        asked: Asked,
+    ) -> None:
+        """`ids` by page and slot, which only grow; `values` `[N]` fp32 of all events one page behind the other, −inf
+        where one was removed, or of those `chosen` (`[N]` int64, places in that order)."""
+        self._source = source
         self._ids = ids
-        self._place = place
+        self._sizes = [len(own) for own in ids]
+        self._firsts = [0, *accumulate(self._sizes)]
+        self._values = values
+        self._chosen = chosen
+        self._asked = asked
 
     def best(self, num: int, without: Collection[str] = ()) -> list[Vote]:
         """See `Ballot`. Of equal votes the one that stands first is first."""
         passed = set(without)
-        found = torch.topk(self._values, min(num + len(passed), len(self._ids)))
-        pairs = zip(found.values.tolist(), found.indices.tolist(), strict=True)
-        ranked = sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
-        votes = (Vote(event_id=self._ids[place], value=value) for value, place in ranked)
-        return [vote for vote in votes if vote.event_id not in passed][:num]
+        with self._source.reading():
+            found = torch.topk(self._values, min(num + len(passed), len(self._values)))
+            places = found.indices if self._chosen is None else self._chosen[found.indices]
+            # One copy, since each waits for the device: what is fp32 is as well in fp64, and a place is exact there.
+            values, at = torch.stack([found.values.double(), places.double()]).tolist()
+        ranked = sorted(zip(values, map(int, at), strict=True), key=lambda pair: (-pair[0], pair[1]))
+        votes = [(self._id(place), value) for value, place in ranked if value > -math.inf]
+        return [Vote(event_id=id, value=value) for id, value in votes if id is not None and id not in passed][:num]
 
     def of(self, ids: Iterable[str]) -> dict[str, float]:
         """See `Ballot`."""
-        places = {event_id: place for event_id in ids if (place := self._place(event_id)) is not None}
-        values = self._values[torch.tensor([*places.values()], dtype=torch.int64)].tolist()
-        return dict(zip(places, values, strict=True))
+        with self._source.reading():
+            found = {event_id: place for event_id in ids if (place := self._source.place(event_id)) is not None}
+            found = {event_id: place for event_id, place in found.items() if self._holds(event_id, *place)}
+            if not found:
+                return {}
+            if self._chosen is None:
+                at = torch.tensor([self._firsts[page] + slot for page, slot in found.values()])
+                values = self._values[upload(at, self._values.device)]
+            else:
+                values = self._source.looked_up(self._asked, [*found.values()])
+            return dict(zip(found, values.tolist(), strict=True))
+
+    def _id(self, place: int) -> str | None:
+        page = bisect_right(self._firsts, place) - 1
+        return self._ids[page][place - self._firsts[page]]
+
+    def _holds(self, event_id: str, page: int, slot: int) -> bool:
+        """Whether the event stood there when the votes were taken."""
+        return page < len(self._ids) and slot < self._sizes[page] and self._ids[page][slot] == event_id
 
 
 class Joint:

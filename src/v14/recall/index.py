@@ -1,63 +1,109 @@
-"""The index of a namespace: the voter keys of all its events, and their votes for a cue."""
+"""The index of a namespace: the voter keys of all its events, and their votes for a cue.
 
-from dataclasses import dataclass, field
+On a GPU its work runs on a stream of its own, beside the forward pass. New events wait on the CPU until some thousand
+tokens are there or votes are asked for, and are copied, coded and calibrated together.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
 
 import torch
 
 from v14.geometry import Geometry
+from v14.kernels.votes import Asked, event_shares
 from v14.recall.ballot import Votes
+from v14.recall.coding import Code, KeyForm
+from v14.recall.pool import Page, Pool, upload
 from v14.recall.voters import Voters
-from v14.recall.votes import scalings, shares, votes
+from v14.recall.votes import calibrate, scalings
 from v14.recall.weights import token_weights
 from v14.types import Cue
 
-SLOT_STEP = 16
-"""Events are padded to a multiple of this many tokens; those of one padded length share a bucket."""
+logger = logging.getLogger("v14")
 
-CHUNK_SCORES = 1 << 22
-"""Scores computed at once (fp32), so that votes need megabytes beside the keys, whatever the number of events."""
+WAITING_TOKENS = 4096
+"""New tokens from which on the index takes them in without being asked for votes."""
 
+SCANNED_EVENTS = 20_000
+"""Up to so many events all voters read all keys. Of more, the strongest voters choose `CANDIDATES` first."""
 
-@dataclass
-class _Bucket:
-    """Events padded to one length. Rows from `len(ids)` on are spare: growing doubles the capacity."""
+CENTRED_TOKENS = 4096
+"""Tokens from which on keys are kept in 8 bits: fewer say too little about what all share, and take little room."""
 
-    keys: torch.Tensor  # [U, capacity, T, D]
-    lengths: torch.Tensor  # [capacity] int64
-    null_shares: torch.Tensor  # [capacity, V] fp32
-    ids: list[str] = field(default_factory=list)
-    num_calibrated: int = 0  # rows whose null shares are there; those of new events are computed together
+RECODED_EVENTS = 256
+"""Events taken through the CPU at once when all change their form."""
+
+CANDIDATES = 2048
+"""How many events all voters read where the strongest choose."""
+
+STRONG = 0.5
+"""Voters that choose: the strongest, which together have this share of all weight."""
 
 
 class Index:
-    """Votes of one namespace's events; events come and go one by one. Not thread-safe: its owner locks."""
+    """Votes of one namespace's events; events come and go one by one. Safe to use from several threads."""
 
-    def __init__(self, geometry: Geometry, voters: Voters, *, dtype: torch.dtype = torch.float32) -> None:
-        """`dtype` is that of the kept keys; scores are computed in fp32 either way."""
+    def __init__(
+        self,
+        geometry: Geometry,
+        voters: Voters,
+        *,
+        form: KeyForm = "float32",
+        device: torch.device | str = "cpu",
+        max_bytes: float = float("inf"),
+    ) -> None:
+        """`form` is that of the kept keys; scores are summed in fp32 either way. An index that would take more than
+        `max_bytes` of a GPU moves to the CPU."""
         self._voters = voters
-        self._rows = voters.key_rows(geometry).tolist()
+        self._rows = voters.key_rows(geometry)
         self._scaling = scalings(geometry, voters)
         self._num_rows = len(voters.key_heads(geometry))
         self._dim = geometry.head_dim
-        self._dtype = dtype
-        self._buckets: dict[int, _Bucket] = {}
-        self._places: dict[str, tuple[int, int]] = {}
+        self._max_bytes = max_bytes
         self._numbers: dict[str, int] = {}
         self._next_number = 0
+        self._waiting: dict[str, torch.Tensor] = {}
+        self._num_waiting = 0
+        self._lock = threading.RLock()
+        self._all = range(len(voters.heads))
+        self._strong = _strongest(voters.weights)
+        self._form: KeyForm = form
+        self._settle(torch.device(device))
+
+    def _settle(self, device: torch.device) -> None:
+        """Begin with no events on a device."""
+        self._stream = _stream(device)
+        with self._working():
+            self._weights = upload(torch.tensor(self._voters.weights), device)
+            # What centres the keys in 8 bits has to be known first.
+            self._begin(Code(form="bfloat16" if self._form == "int8" else self._form, device=device))
+
+    def _begin(self, code: Code) -> None:
+        """Begin with no events in a form."""
+        self._pool = Pool(self._num_rows, self._dim, len(self._all), code)
+        self._null = self._asked(self._voters.null, self._all)
 
     def __len__(self) -> int:
         """Number of events."""
-        return len(self._places)
+        return len(self._numbers)
 
     def __contains__(self, event_id: str) -> bool:
         """Whether an event is here."""
-        return event_id in self._places
+        return event_id in self._numbers
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all tensors, spare capacity included."""
-        tensors = [t for b in self._buckets.values() for t in (b.keys, b.lengths, b.null_shares)]
-        return sum(t.numel() * t.element_size() for t in tensors)
+        """Bytes of all tensors, spare room included."""
+        with self._lock:
+            return self._pool.num_bytes + sum(t.numel() * t.element_size() for t in self._waiting.values())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the keys are."""
+        return self._pool.device
 
     def order(self, event_id: str) -> int:
         """A number that grows with every event added: which of two came first."""
@@ -65,100 +111,234 @@ class Index:
 
     def add(self, event_id: str, keys: torch.Tensor) -> None:
         """Add an event with its voter keys `[U, T, D]` (`votes.voter_keys`); a known id changes nothing."""
-        if event_id in self._places:
-            return
-        num_tokens = keys.shape[1]
-        if keys.shape != (self._num_rows, num_tokens, self._dim) or not num_tokens:
-            wanted = f"[{self._num_rows}, T, {self._dim}] with T > 0"
-            raise ValueError(f"voter keys {tuple(keys.shape)} of {event_id} must be {wanted}")
-        slots = -(-num_tokens // SLOT_STEP) * SLOT_STEP
-        bucket = self._buckets.setdefault(slots, self._empty(slots, 0))
-        if len(bucket.ids) == len(bucket.lengths):
-            bucket = self._buckets[slots] = self._grown(bucket, slots)
-        place = len(bucket.ids)
-        bucket.keys[:, place] = 0
-        bucket.keys[:, place, :num_tokens] = keys.to(self._dtype)
-        bucket.lengths[place] = num_tokens
-        bucket.ids.append(event_id)
-        self._places[event_id] = (slots, place)
-        self._numbers[event_id] = self._next_number
-        self._next_number += 1
+        with self._lock:
+            if event_id in self._numbers:
+                return
+            num_tokens = keys.shape[1]
+            if keys.shape != (self._num_rows, num_tokens, self._dim) or not num_tokens:
+                wanted = f"[{self._num_rows}, T, {self._dim}] with T > 0"
+                raise ValueError(f"voter keys {tuple(keys.shape)} of {event_id} must be {wanted}")
+            self._waiting[event_id] = keys
+            self._numbers[event_id] = self._next_number
+            self._next_number += 1
+            self._num_waiting += num_tokens
+            if self._num_waiting >= WAITING_TOKENS:
+                self._take_in()
+
+    def add_many(self, ids: Sequence[str], keys: torch.Tensor, lengths: Sequence[int]) -> None:
+        """Add new events at once with their keys `[U, sum of lengths, D]`, which the index may overwrite where they are
+        on its own GPU."""
+        with self._lock:
+            self._take_in()
+            for event_id in ids:
+                self._numbers[event_id] = self._next_number
+                self._next_number += 1
+            self._put(ids, keys, lengths)
 
     def remove(self, event_id: str) -> None:
-        """Take an event out; an unknown id raises `KeyError`."""
-        slots, place = self._places.pop(event_id)
-        del self._numbers[event_id]
-        bucket = self._buckets[slots]
-        last = len(bucket.ids) - 1
-        self._calibrate(bucket)
-        if place != last:
-            # The last event moves into the gap, so that the live rows stay together.
-            bucket.keys[:, place] = bucket.keys[:, last]
-            bucket.lengths[place] = bucket.lengths[last]
-            bucket.null_shares[place] = bucket.null_shares[last]
-            bucket.ids[place] = bucket.ids[last]
-            self._places[bucket.ids[place]] = (slots, place)
-        # A row that nobody reads any more is not left to say what it was.
-        bucket.keys[:, last] = 0
-        bucket.null_shares[last] = 0
-        bucket.ids.pop()
-        bucket.num_calibrated -= 1
-        if not bucket.ids:
-            del self._buckets[slots]
+        """Take an event out; an unknown id raises `KeyError`. Nothing of it stays."""
+        with self._lock, self._working():
+            del self._numbers[event_id]
+            waiting = self._waiting.pop(event_id, None)
+            if waiting is not None:
+                self._num_waiting -= waiting.shape[1]
+                return
+            self._pool.remove(event_id)
+            if not self._pool.places:
+                # What the last of them was centred by goes, too.
+                self._settle(self.device)
 
     def votes(self, cue: Cue) -> Votes:
         """The votes of the events that are here now."""
-        ids, share = self.shares(cue)
-        places = {event_id: place for place, event_id in enumerate(ids)}
-        return Votes(votes(share, self.null_shares(), self._voters), ids, places.get)
+        with self._lock, self._working(cue):
+            self._take_in()
+            pages = self._pool.pages
+            ids = [page.ids for page in pages]
+            asked = self._asked(cue, self._all)
+            if len(self) <= SCANNED_EVENTS or len(self._strong) == len(self._all):
+                values = [self._page_votes(page, asked) for page in pages]
+                return Votes(self, ids, torch.cat([torch.empty(0, device=self.device), *values]), None, asked)
+            first = self._asked(cue, self._strong)
+            scanned = torch.cat([self._page_votes(page, first, voters=self._strong) for page in pages])
+            chosen = torch.topk(scanned, min(CANDIDATES, len(self))).indices
+            return Votes(self, ids, self._chosen(asked, chosen), chosen, asked)
+
+    def _chosen(self, asked: Asked, places: torch.Tensor) -> torch.Tensor:
+        """Votes of the events at `places`, counted through all pages, with all voters."""
+        pages = self._pool.pages
+        if len(pages) == 1:
+            return self._page_votes(pages[0], asked, places)
+        here = places.cpu()
+        firsts = torch.tensor([0, *accumulate(len(page.ids) for page in pages)])
+        of = torch.bucketize(here, firsts[1:], right=True)
+        return self._by_page(asked, of, here - firsts[of])
+
+    def looked_up(self, asked: Asked, places: Sequence[tuple[int, int]]) -> torch.Tensor:
+        """Votes `[n]` of the events at some pages and slots, with all voters, on the index's device."""
+        of, slots = torch.tensor(places).unbind(1)
+        return self._by_page(asked, of, slots)
+
+    def _by_page(self, asked: Asked, of: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        values = torch.empty(len(of), device=self.device)
+        for number in sorted({*of.tolist()}):
+            mine = (of == number).nonzero()[:, 0]
+            some = upload(slots[mine], self.device)
+            values[upload(mine, self.device)] = self._page_votes(self._pool.pages[number], asked, some)
+        return values
+
+    def place(self, event_id: str) -> tuple[int, int] | None:
+        """Page and slot of an event that was taken in."""
+        return self._pool.places.get(event_id)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Nothing changes inside, and device work runs on the index's stream."""
+        with self._lock, self._working():
+            yield
 
     def shares(self, cue: Cue) -> tuple[list[str], torch.Tensor]:
-        """Ids of all events and their shares `[N, V]`, not calibrated."""
-        ids = [event_id for bucket in self._buckets.values() for event_id in bucket.ids]
-        parts = [self._shares(cue, bucket, 0) for bucket in self._buckets.values()]
-        return ids, torch.cat([torch.empty(0, len(self._scaling)), *parts])
+        """Ids of all events and their shares `[N, V]` on the CPU, not calibrated."""
+        with self._lock, self._working(cue):
+            self._take_in()
+            asked = self._asked(cue, self._all)
+            ids, parts = [], [torch.empty(0, len(self._scaling))]
+            for page, slots in self._pool.live():
+                ids += [str(page.ids[slot]) for slot in slots]
+                parts.append(self._page_shares(page, asked, slice(0, len(page.ids))).T.cpu()[slots])
+            return ids, torch.cat(parts)
+
+    def null_shares(self) -> torch.Tensor:
+        """Shares `[N, V]` of all events for the content-free cue, in the order of `shares`."""
+        with self._lock, self._working():
+            self._take_in()
+            parts = [page.null_shares.T.cpu()[slots] for page, slots in self._pool.live()]
+            return torch.cat([torch.empty(0, len(self._scaling)), *parts])
 
     def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
         """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
-        slots, place = self._places[event_id]
-        bucket = self._buckets[slots]
-        keys = bucket.keys[:, place, : int(bucket.lengths[place])]
-        return token_weights(cue, keys, self._rows, self._scaling, self._voters)
+        with self._lock, self._working(cue):
+            self._take_in()
+            keys = self._pool.keys(event_id)
+        here = Cue(queries=cue.queries.cpu(), context_lse=cue.context_lse.cpu())
+        return token_weights(here, keys, self._rows.tolist(), self._scaling, self._voters)
 
-    def null_shares(self) -> torch.Tensor:
-        """Shares `[N, V]` of all events for the content-free cue, in the order of `shares`; computed once per event."""
-        parts = []
-        for bucket in self._buckets.values():
-            self._calibrate(bucket)
-            parts.append(bucket.null_shares[: len(bucket.ids)])
-        return torch.cat([torch.empty(0, len(self._scaling)), *parts])
+    def _take_in(self) -> None:
+        """Copy, code and calibrate what waits."""
+        if self._waiting:
+            ids, keys = list(self._waiting), list(self._waiting.values())
+            self._put(ids, torch.cat(keys, 1), [each.shape[1] for each in keys])
+            self._waiting.clear()
+            self._num_waiting = 0
 
-    def _calibrate(self, bucket: _Bucket) -> None:
-        new = slice(bucket.num_calibrated, len(bucket.ids))
-        bucket.null_shares[new] = self._shares(self._voters.null, bucket, bucket.num_calibrated)
-        bucket.num_calibrated = len(bucket.ids)
+    def _put(self, ids: Sequence[str], keys: torch.Tensor, lengths: Sequence[int]) -> None:
+        """Put events into the pool, on the CPU where the GPU has no room for them."""
+        cpu = torch.device("cpu")
+        if self.device != cpu and self._pool.num_bytes + self._pool.token_bytes * sum(lengths) > self._max_bytes:
+            self.move("bfloat16", cpu)
+        try:
+            with self._working():
+                self._fill(ids, upload(keys, self.device), lengths)
+        except torch.OutOfMemoryError:
+            if self.device == cpu:
+                raise
+            self.move("bfloat16", cpu)
+            here = keys.cpu()
+            for event_id, length, end in zip(ids, lengths, accumulate(lengths), strict=True):
+                if event_id not in self._pool.places:
+                    self._fill([event_id], here[:, end - length : end], [length])
+        if self._form == "int8" != self._pool.code.form and self._pool.num_tokens >= CENTRED_TOKENS:
+            with self._working():
+                self._recode(Code(form="int8", device=self.device, centre=self._pool.mean()))
 
-    def _shares(self, cue: Cue, bucket: _Bucket, first: int) -> torch.Tensor:
-        """Shares of the bucket's events from row `first` on."""
-        step = max(1, CHUNK_SCORES // (bucket.keys.shape[2] * cue.queries.shape[1]))
-        parts = [torch.empty(0, len(self._scaling))]
-        for start in range(first, len(bucket.ids), step):
-            rows = slice(start, min(start + step, len(bucket.ids)))
-            parts.append(shares(cue, bucket.keys[:, rows], bucket.lengths[rows], self._rows, self._scaling))
-        return torch.cat(parts)
+    def _fill(self, ids: Sequence[str], keys: torch.Tensor, lengths: Sequence[int]) -> None:
+        """Put events into the pool with their keys `[U, sum of lengths, D]`, and calibrate them."""
+        for page, slots in self._pool.append(ids, keys, lengths):
+            page.null_shares[:, slots] = self._page_shares(page, self._null, slots)
+        if self._stream is not None:
+            # Memory of the device that is given back is not overwritten by anybody.
+            keys.zero_()
 
-    def _empty(self, slots: int, capacity: int) -> _Bucket:
-        return _Bucket(
-            keys=torch.empty(self._num_rows, capacity, slots, self._dim, dtype=self._dtype),
-            lengths=torch.empty(capacity, dtype=torch.int64),
-            null_shares=torch.empty(capacity, len(self._voters.heads)),
+    def _recode(self, code: Code) -> None:
+        """Keep what is here in another form, or elsewhere, from now on."""
+        before = self._pool
+        if code.device != before.device:
+            self._stream = _stream(code.device)
+            self._weights = self._weights.to(code.device)
+        self._begin(code)
+        for page, slots in before.live():
+            for first in range(0, len(slots), RECODED_EVENTS):
+                ids = [str(page.ids[slot]) for slot in slots[first : first + RECODED_EVENTS]]
+                keys = [before.keys(event_id) for event_id in ids]
+                with self._working():
+                    self._fill(ids, upload(torch.cat(keys, 1), code.device), [each.shape[1] for each in keys])
+            page.keys.zero_()
+
+    def move(self, form: KeyForm, device: torch.device) -> None:
+        """Keep the keys in another form and place from now on."""
+        with self._lock:
+            logger.warning(
+                "an index of %d events moves from %s to %s: it would take more than %.1f GB there",
+                len(self), self.device, device, self._max_bytes / 1e9,
+            )  # fmt: skip
+            if self._stream is not None:
+                self._stream.synchronize()
+            self._form = form
+            self._recode(Code(form=form, device=device))
+
+    def _asked(self, cue: Cue, voters: Sequence[int]) -> Asked:
+        """A cue as the kernels take it, at some of the voters."""
+        some = torch.tensor(list(voters))
+        scaling = torch.tensor(self._scaling)[some, None, None]
+        rows = self._rows[some].int()
+        if cue.queries.is_cuda:
+            on = cue.queries.device
+            queries, context = cue.queries[upload(some, on)] * upload(scaling, on), cue.context_lse[upload(some, on)]
+        else:
+            queries, context = cue.queries[some] * scaling, cue.context_lse[some]
+        return self._pool.code.asked(
+            Asked(*(upload(each.contiguous(), self.device) for each in (queries, context, rows)))
         )
 
-    def _grown(self, bucket: _Bucket, slots: int) -> _Bucket:
-        used = len(bucket.ids)
-        grown = self._empty(slots, max(8, 2 * used))
-        grown.keys[:, :used] = bucket.keys
-        grown.lengths[:used] = bucket.lengths
-        grown.null_shares[:used] = bucket.null_shares
-        grown.ids, grown.num_calibrated = bucket.ids, bucket.num_calibrated
-        return grown
+    def _page_shares(self, page: Page, asked: Asked, slots: slice | torch.Tensor) -> torch.Tensor:
+        """Shares `[V, n]` of the events in some slots of a page, for the voters that were asked."""
+        return event_shares(page.keys, page.scales, page.starts[slots], page.lengths[slots], asked)
+
+    def _page_votes(
+        self, page: Page, asked: Asked, slots: torch.Tensor | None = None, voters: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Votes `[n]` of a page's events, or of those in some slots; −inf where one was removed."""
+        some = slice(0, len(page.ids)) if slots is None else slots
+        shares = self._page_shares(page, asked, some)
+        null, weights = page.null_shares[:, some], self._weights
+        if voters is not None:
+            who = upload(torch.tensor(voters), self.device)
+            null, weights = null[who], weights[who]
+        values = weights @ calibrate(shares, null, self._voters.calibration)
+        return values.masked_fill_(page.lengths[some] == 0, -torch.inf)
+
+    @contextmanager
+    def _working(self, cue: Cue | None = None) -> Iterator[None]:
+        """On a GPU, work on the index's own stream, behind what made the cue."""
+        if self._stream is None:
+            yield
+            return
+        if cue is not None and cue.queries.is_cuda:
+            self._stream.wait_stream(torch.cuda.current_stream(cue.queries.device))
+            cue.queries.record_stream(self._stream)
+            cue.context_lse.record_stream(self._stream)
+        with torch.cuda.stream(self._stream):
+            yield
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream | None:
+    """A stream of one's own, where there are any."""
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+
+def _strongest(weights: Iterable[float]) -> list[int]:
+    """The voters of most weight that have `STRONG` of it together, in their order."""
+    sizes = [abs(weight) for weight in weights]
+    order = sorted(range(len(sizes)), key=lambda voter: -sizes[voter])
+    sums = accumulate(sizes[voter] for voter in order)
+    num = next((n for n, weight in enumerate(sums, 1) if weight >= STRONG * sum(sizes)), len(order))
+    return sorted(order[:num])

@@ -12,6 +12,7 @@ import torch
 from v14.errors import TraceCorruptError, TraceNotKeptError
 from v14.geometry import Geometry
 from v14.recall.ballot import Ballot, Joint
+from v14.recall.coding import KeyForm
 from v14.recall.index import Index
 from v14.recall.terms import Overlap, Terms
 from v14.recall.voters import Voters
@@ -136,12 +137,23 @@ class Spaces:
     dropped."""
 
     def __init__(
-        self, geometry: Geometry, voters: Voters, store: Store, max_bytes: float, counters: Counter[str]
+        self,
+        geometry: Geometry,
+        voters: Voters,
+        store: Store,
+        max_bytes: float,
+        counters: Counter[str],
+        device: torch.device | str = "cpu",
     ) -> None:
-        """`counters` is where events that cannot be read are counted (`corrupt_events`)."""
+        """`counters` is where events that cannot be read are counted (`corrupt_events`). Indices are kept on `device`:
+        on a GPU in 8 bits."""
         self.counters = counters
         self._geometry = geometry
         self._voters = voters
+        self._device = torch.device(device)
+        if self._device == torch.device("cuda"):
+            # Other threads add events, and have a current device of their own.
+            self._device = torch.device("cuda", torch.cuda.current_device())
         self._store = store
         self._max_bytes = max_bytes
         self._spaces: OrderedDict[str, Space] = OrderedDict()
@@ -155,7 +167,7 @@ class Spaces:
         with self._lock:
             space = self._spaces.get(namespace)
             if space is None:
-                index = Index(self._geometry, self._voters)
+                index = self._index()
                 space = Space(index=index, geometry=self._geometry, voters=self._voters)
             self._follow(namespace, space)
             self._spaces[namespace] = space
@@ -167,6 +179,10 @@ class Spaces:
                 dropped, _ = self._spaces.popitem(last=False)
                 self._num_bytes -= self._sizes.pop(dropped)
             return space
+
+    def _index(self) -> Index:
+        form: KeyForm = "int8" if self._device.type == "cuda" else "bfloat16"
+        return Index(self._geometry, self._voters, form=form, device=self._device, max_bytes=self._max_bytes)
 
     def forget(self, namespace: str, ids: Iterable[str]) -> None:
         """Take events out at once, as far as their namespace is in memory."""

@@ -16,21 +16,18 @@ front it is inside the window of the first tokens, and a vote asks what an event
 Shapes: see `v14.types`; besides, U rows of voter keys, N events.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from v14.geometry import AttentionLayer, Geometry
+from v14.kernels.votes import MAX_EXPONENT
 from v14.recall.voters import Voters
 from v14.reinstate.rotation import rotate
 from v14.types import Cue
 
 SHARE_FLOOR = 0.01
 """Added to both shares of a log-ratio: differences far below a hundredth of the attention must not decide."""
-
-MAX_EXPONENT = 80.0
-"""Scores further than this from the context's count as this far: the share is 0 or 1 in fp32 long before, and exp
-neither overflows nor gives the denormal numbers that processors are slow at."""
 
 CALIBRATIONS = ("subtract", "log-ratio")
 
@@ -72,29 +69,15 @@ def scalings(geometry: Geometry, voters: Voters) -> tuple[float, ...]:
     return tuple(_layer(geometry, layer).scaling for layer, _ in voters.heads)
 
 
-def shares(
-    cue: Cue, keys: torch.Tensor, lengths: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]
-) -> torch.Tensor:
-    """Mean attention share of each event at each voter, `[N, V]` fp32 in [0, 1]; arguments as for `token_shares`."""
-    return torch.stack([share.mean(1) for share in token_shares(cue, keys, lengths, rows, scaling)], dim=-1)
+def token_shares(cue: Cue, keys: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]) -> torch.Tensor:
+    """The attention share that one event takes of each token of the cue, `[V, Q]` fp32 in [0, 1].
 
-
-def token_shares(
-    cue: Cue, keys: torch.Tensor, lengths: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]
-) -> Iterator[torch.Tensor]:
-    """The attention share that each event takes of each token of the cue, `[N, Q]` fp32 in [0, 1], voter by voter.
-
-    keys: `[U, N, T, D]`, events padded at the end to T; lengths: `[N]` int64, the tokens that count; rows: for each
-    voter its place in U (`Voters.key_rows`); scaling: per voter (`scalings`).
+    keys: `[U, T, D]`; rows: for each voter its place in U (`Voters.key_rows`); scaling: per voter (`scalings`).
     """
-    _, num_events, num_slots, dim = keys.shape
-    # Summing by a product with the mask leaves padding out and costs no pass of its own.
-    counted = (torch.arange(num_slots) < lengths[:, None]).float()[:, None]
-    for voter, (row, scale) in enumerate(zip(rows, scaling, strict=True)):
-        queries = cue.queries[voter].T * scale
-        relative = torch.addmm(-cue.context_lse[voter], keys[row].reshape(num_events * num_slots, dim).float(), queries)
-        mass = counted @ relative.clamp_(-MAX_EXPONENT, MAX_EXPONENT).exp_().view(num_events, num_slots, -1)
-        yield (mass / (1 + mass))[:, 0]
+    queries = cue.queries * torch.tensor(scaling)[:, None, None]
+    relative = queries @ keys[list(rows)].float().transpose(1, 2) - cue.context_lse[..., None]
+    mass = relative.clamp_(-MAX_EXPONENT, MAX_EXPONENT).exp_().sum(-1)
+    return mass / (1 + mass)
 
 
 def calibrate(share: torch.Tensor, null_share: torch.Tensor, calibration: str) -> torch.Tensor:

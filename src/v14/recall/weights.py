@@ -14,12 +14,12 @@ def token_weights(
 ) -> torch.Tensor:
     """How much each token of the cue gives to one event's vote, `[Q]` fp32; below 0 where it speaks against it.
 
-    keys: `[U, T, D]`, the event's voter keys; rows and scaling as for `votes.shares`. A vote is a function of the mean
-    shares of attention; a token's weight is its part of each mean times the slope of the vote there. Where calibration
-    subtracts, the vote is linear and the weights add up to it plus what the content-free cue's share took away.
+    keys: `[U, T, D]`, the event's voter keys; rows and scaling as for `votes.token_shares`. A vote is a function of the
+    mean shares of attention; a token's weight is its part of each mean times the slope of the vote there. Where
+    calibration subtracts, the vote is linear and the weights add up to it plus what the content-free cue's share took
+    away.
     """
-    lengths = torch.tensor([keys.shape[1]])
-    share = torch.cat(list(token_shares(cue, keys[:, None], lengths, rows, scaling)))
+    share = token_shares(cue, keys, rows, scaling)
     slope = torch.tensor(voters.weights)
     if voters.calibration == "log-ratio":
         slope = slope / (share.mean(-1) + SHARE_FLOOR)

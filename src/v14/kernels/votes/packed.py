@@ -1,4 +1,5 @@
-"""For a CPU: a row's keys times all queries that read it, some thousand tokens at a time, and sums over each event."""
+"""In PyTorch alone, for a CPU: a row's keys times all queries that read it, some thousand tokens at a time, and sums
+over each event."""
 
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ def event_shares(
 ) -> torch.Tensor:
     """See `v14.kernels.votes.event_shares`."""
     num_voters, num_queries, dim = asked.queries.shape
-    shares = torch.zeros(num_voters, len(starts))
+    shares = torch.zeros(num_voters, len(starts), device=keys.device)
     for row, voters in _by_row(asked.rows.tolist()).items():
         queries = asked.queries[voters].reshape(-1, dim)
         context = asked.context[voters].reshape(-1)
@@ -26,7 +27,9 @@ def event_shares(
                 own *= scales[row, tokens, None].float()
             relative = torch.addmm(-context, own, queries.T).clamp_(-MAX_EXPONENT, MAX_EXPONENT).exp_()
             # Sums over runs of rows: a bag for each event.
-            mass = torch.nn.functional.embedding_bag(torch.arange(len(relative)), relative, bags, mode="sum")
+            mass = torch.nn.functional.embedding_bag(
+                torch.arange(len(relative), device=keys.device), relative, bags, mode="sum"
+            )
             share = mass.div_(1 + mass).view(-1, len(voters), num_queries).mean(-1)
             shares[voters, some] = share.T
     return shares
@@ -57,5 +60,5 @@ def _tokens(starts: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor |
     bags = ends - lengths
     if bool((starts[1:] == starts[:-1] + lengths[:-1]).all()):
         return slice(int(starts[0]), int(starts[0] + ends[-1])), bags
-    places = torch.repeat_interleave(starts - bags, lengths) + torch.arange(int(ends[-1]))
+    places = torch.repeat_interleave(starts - bags, lengths) + torch.arange(int(ends[-1]), device=starts.device)
     return places, bags

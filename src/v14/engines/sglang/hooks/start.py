@@ -55,7 +55,7 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
     if not (switches.memory and is_v14_directory(args.model_path)):
         return result
     refuse([*missing_hooks(), *server_args.refusals(args)])
-    memory = Memory.open(load_profile(args.model_path), switches)
+    memory = Memory.open(load_profile(args.model_path), switches, device=scheduler.device)
     engine = runtime.Runtime(memory, scheduler) if memory.available else None
     if seams.metrics_enabled(args):
         # Imported only now: see there.
