@@ -29,7 +29,7 @@ DEMO_MODEL := .demo/SmolLM2-135M-Instruct-V14
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu test-shared-store test-store-hard lint demo check e2e docs hybrid-table bench-recall fuzz clean
+.PHONY: help setup test test-slow test-gpu bench-gpu test-shared-store test-store-hard lint demo check e2e docs hybrid-table bench-recall fuzz clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
@@ -43,6 +43,7 @@ help:
 	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"
+	@echo "make bench-gpu  every figure that needs a GPU, into benchmarks/results; exits with 2 without one"
 	@echo "make fuzz       MINUTES=$(MINUTES) of fuzzing everything that is read, with atheris"
 	@echo "make setup      only the environment, in $(VENV)"
 	@echo "make clean      remove what was made here"
@@ -117,6 +118,10 @@ docs: $(DOCS)
 
 hybrid-table: $(READY)
 	$(BIN)/python -m experiments.tiny_hybrid.table --seed $(SEED)
+
+# With the environment made here if there is one; on a GPU machine, PYTHON=… names the one that has SGLang.
+bench-gpu:
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -W ignore -m benchmarks.gpu --out benchmarks/results --model $(wildcard $(MODELS))
 
 bench-recall: $(READY)
 	$(PIP) install -q -r benchmarks/recall/requirements.txt
