@@ -10,6 +10,7 @@ question asked once it is stored, "with" asked right behind it, and the bound is
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -208,6 +209,14 @@ def _row(figure: str, plain: float, memory: float, bound: float, *, at_most: boo
     return Row(figure=figure, plain=plain, memory=memory, ratio=ratio, bound=bound, holds=holds)
 
 
+def _parts(log: str) -> dict[str, float]:
+    """Medians of the milliseconds that the parts of requests took, from the server's log (`SGLANG_V14_PROFILE`)."""
+    found: dict[str, list[float]] = {}
+    for part, spent in re.findall(r"(\w+)_ms=([\d.]+)", "\n".join(re.findall(r"profile request=.*", log))):
+        found.setdefault(part, []).append(float(spent))
+    return {part: statistics.median(spent) for part, spent in found.items()}
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -227,6 +236,7 @@ def main() -> int:
         model_dir = dummy_v14_directory(arguments.shape, Path(base) / "model", **options)
 
         def serve(name: str, **environment: str) -> Server:
+            environment = {"SGLANG_V14_PROFILE": "1", **environment}
             kv = ("--kv-cache-dtype", arguments.kv_cache_dtype) if torch.cuda.is_available() else ()
             home = Path(base) / name
             server = server_of(model_dir, home, *ARGUMENTS, *kv, backend=arguments.backend, **environment)
@@ -243,12 +253,21 @@ def main() -> int:
             rows = rows_of(bench, lambda figure: print(figure, flush=True))
         finally:
             (arguments.out / "memory.log").write_bytes(memory.log.read_bytes()[-2_000_000:])
+    parts = _parts((arguments.out / "memory.log").read_text(errors="replace"))
+    print("parts of a request, medians in ms:", "  ".join(f"{part} {spent:.2f}" for part, spent in parts.items()))
     how = f"{arguments.reinstate}, rank {arguments.engram_rank}, KV {arguments.kv_cache_dtype}"
     print(f"\n{machine()['machine']}, {arguments.shape}, {arguments.backend}, {how}")
     for row in rows:
         mark = "holds" if row.holds else "DOES NOT HOLD"
         print(f"{row.figure:<60}{row.plain:>9.4f}{row.memory:>9.4f}{row.ratio:>8.3f}  bound {row.bound:<5} {mark}")
-    result = {**machine(), **vars(arguments), "out": "", "rows": [asdict(row) for row in rows], "graphs": bench.graphs}
+    result = {
+        **machine(),
+        **vars(arguments),
+        "out": "",
+        "rows": [asdict(row) for row in rows],
+        "graphs": bench.graphs,
+        "parts_ms": parts,
+    }
     (arguments.out / f"first_token-{arguments.shape}.json").write_text(json.dumps(result, indent=1) + "\n")
     return 0 if all(row.holds for row in rows) else 1
 

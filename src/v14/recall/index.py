@@ -235,6 +235,8 @@ class Index:
         cpu = torch.device("cpu")
         if self.device != cpu and self._pool.num_bytes + self._pool.token_bytes * sum(lengths) > self._max_bytes:
             self.move("bfloat16", cpu)
+        if keys.is_cuda and self._stream is not None:
+            keys.record_stream(self._stream)
         try:
             with self._working():
                 self._fill(ids, upload(keys, self.device), lengths)

@@ -46,11 +46,18 @@ class Space:
         self.add_all([event], [voter_keys(keys, self.geometry, self.voters)])
 
     def add_all(self, events: Sequence[Event], views: Sequence[torch.Tensor]) -> None:
-        """Add events, each with what voters read of it (`votes.voter_keys`)."""
+        """Add events, each with what voters read of it (`votes.voter_keys`), all computed and on one device."""
         with self.lock:
-            for event, view in zip(events, views, strict=True):
+            fresh = {e.id: (e, view) for e, view in zip(events, views, strict=True) if e.id not in self.events}
+            if fresh and views[0].is_cuda:
+                together = torch.cat([view for _, view in fresh.values()], dim=1)
+                # The index reads on a stream of its own.
+                torch.cuda.current_stream(together.device).synchronize()
+                self.index.add_many([*fresh], together, [event.num_tokens for event, _ in fresh.values()])
+            for event, view in fresh.values():
                 self.events[event.id] = event
-                self.index.add(event.id, view)
+                if not view.is_cuda:
+                    self.index.add(event.id, view)
                 self.terms.add(event.id, event.body)
 
     def keep(self, ids: Collection[str]) -> None:

@@ -57,8 +57,7 @@ class Harvest:
                 voting[layer.index] = keys
         self._views: torch.Tensor | None = None
         if voters is not None:
-            found = voter_keys([voting[layer] for layer in voters.layers], geometry, voters, self._lengths)
-            self._views = found.to("cpu", non_blocking=True)
+            self._views = voter_keys([voting[layer] for layer in voters.layers], geometry, voters, self._lengths)
         self._copied = torch.cuda.Event() if row.is_cuda else None
         if self._copied is not None:
             self._copied.record()
@@ -79,5 +78,5 @@ class Harvest:
         return Trace(keys=self._keys[:, part], values=self._values[:, part], engram=engram)
 
     def views(self) -> list[torch.Tensor] | None:
-        """What voters read of each run, `[U, T, D]` fp32; None if not asked for. Call `wait` first."""
+        """What voters read of each run, `[U, T, D]` fp32 on the device; None if not asked for. Call `wait` first."""
         return None if self._views is None else list(self._views.split(self._lengths, dim=1))
