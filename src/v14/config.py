@@ -53,6 +53,9 @@ class Options(BaseModel):
     recall_linked: float = Field(
         3.5, ge=0, description="least strength by which an event leads to another: their common name, and what it adds"
     )
+    recall_superseded: float = Field(
+        0.6, ge=0, description="least score of a correction that keeps what it corrects out of plans; over 1 for none"
+    )
     recall_max_events: int = Field(3, ge=1, description="most events recalled for one request")
     recall_max_linked: int = Field(2, ge=0, description="most events recalled because others lead to them; 0 for none")
     recall_budget_tokens: int = Field(512, ge=1, description="most tokens recalled for one request")

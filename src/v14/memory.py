@@ -49,6 +49,9 @@ from v14.types import Cue, Engram, Event, Plan, Span, Trace, Vote
 
 logger = logging.getLogger("v14")
 
+CORRECTING_ROLES = frozenset({"user", "text"})
+"""Roles whose statements correct what they said before: replies do not."""
+
 GIB = 2**30
 DAY_S = 86_400.0
 
@@ -309,6 +312,7 @@ class Session:
             overlap=overlap,
             votes=votes,
             asks=self.memory.asks,
+            superseded=None if self.memory.profile.asks_history(token_ids[layout.new_start :]) else reach.superseded,
         )
 
     def _drop_expired(self, events: Sequence[Event]) -> bool:
@@ -419,8 +423,19 @@ class Session:
                 slots = voters.slots(geometry)
                 made = views or {e.id: voter_keys(trace.keys[slots], geometry, voters) for e, trace in new}
                 space.add_all([event for event, _ in new], [made[event.id] for event, _ in new])
+                with memory.guard("corrections"):
+                    self._correct(space, [event for event, _ in new])
             memory.journal.wrote(self.account.request_id, self.namespace, [event.id for event, _ in new])
         return len(new)
+
+    def _correct(self, space: Space, new: Sequence[Event]) -> None:
+        """Link what was told anew with what it corrects."""
+        told = [event for event in new if event.role in CORRECTING_ROLES and not self.memory.asks(event)]
+        links = [link for event in told for link in space.corrections(event, self.memory.profile.says_change)]
+        if links:
+            space.link(links)
+            self.memory.store.link(self.namespace, links)
+            self.memory.counters["corrections_linked"] += len(links)
 
 
 def _but(placed: Collection[str], ballot: Ballot) -> Callable[[Collection[str]], Mapping[str, float]]:

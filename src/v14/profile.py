@@ -21,6 +21,7 @@ from v14.config import CONFIG_KEY, Options
 from v14.errors import DirectoryError, OptionError
 from v14.events.asking import Asking
 from v14.events.cut import Cutter
+from v14.events.phrases import Phrases
 from v14.events.turns import TurnFormat
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
@@ -44,6 +45,8 @@ class Profile:
     turns: TurnFormat
     sentence_ends: frozenset[int]
     question_ends: frozenset[int] = frozenset()
+    change_runs: tuple[tuple[int, ...], ...] = ()
+    history_runs: tuple[tuple[int, ...], ...] = ()
     voters: Voters
     options: Options
     measured: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +60,16 @@ class Profile:
     def asking(self) -> Asking:
         """What tells events that only ask."""
         return Asking(turns=self.turns, sentence_ends=self.sentence_ends, question_ends=self.question_ends)
+
+    @property
+    def says_change(self) -> Phrases:
+        """Finds what says that something changed."""
+        return Phrases(self.change_runs)
+
+    @property
+    def asks_history(self) -> Phrases:
+        """Finds what asks for what was before."""
+        return Phrases(self.history_runs)
 
     def save(self, directory: Path) -> None:
         """Write `v14/profile.json` and `v14/voters.safetensors` (the options go into `config.json`)."""
@@ -75,6 +88,8 @@ class Profile:
             "turns": self.turns.to_json(),
             "sentence_ends": sorted(self.sentence_ends),
             "question_ends": sorted(self.question_ends),
+            "change_runs": list(map(list, self.change_runs)),
+            "history_runs": list(map(list, self.history_runs)),
             "voters": {
                 "heads": [list(head) for head in self.voters.heads],
                 "weights": list(self.voters.weights),
@@ -142,8 +157,10 @@ class Profile:
             geometry=geometry,
             turns=TurnFormat.from_json(data["turns"]),
             sentence_ends=frozenset(map(int, data["sentence_ends"])),
-            # Directories made before recall knew questions have none.
+            # Directories made before recall knew questions and corrections have none.
             question_ends=frozenset(map(int, data.get("question_ends", ()))),
+            change_runs=tuple(tuple(map(int, run)) for run in data.get("change_runs", ())),
+            history_runs=tuple(tuple(map(int, run)) for run in data.get("history_runs", ())),
             voters=voters,
             options=options,
             measured=data["measured"],

@@ -6,6 +6,8 @@ from transformers import PreTrainedTokenizerFast
 
 from v14.errors import UpgradeError
 from v14.events.cut import Cutter
+from v14.events.phrases import Phrases
+from v14.upgrade.phrases import phrase_runs
 from v14.upgrade.sentences import question_ends, sentence_ends
 from v14.upgrade.turns import render, turn_format
 
@@ -112,3 +114,15 @@ def test_sentence_ends():
     assert not {ids("a"), ids(","), ids("Ġ")} & ends
     assert ids("?") in question_ends(tokenizer)
     assert not {ids("."), ids("a"), ids("Ċ")} & question_ends(tokenizer)
+
+
+def test_phrases_are_found_at_the_beginning_and_behind_a_blank():
+    tokenizer = tokenizer_with(None)
+    assert phrase_runs(tokenizer, "change") == tuple(sorted(set(phrase_runs(tokenizer, "change"))))
+    history = Phrases(phrase_runs(tokenizer, "history"))
+    for text in ("What was it before?", "Previously, who was it?", "Wie hieß er früher?", "以前是谁？"):
+        assert history(tokenizer(text, add_special_tokens=False)["input_ids"]), text
+    assert not history(tokenizer("Who is my dentist?", add_special_tokens=False)["input_ids"])
+    changed = Phrases(phrase_runs(tokenizer, "change"))
+    assert changed(tokenizer("That has changed: it is Ann.", add_special_tokens=False)["input_ids"])
+    assert not changed(tokenizer("It is Ann.", add_special_tokens=False)["input_ids"])

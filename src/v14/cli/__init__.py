@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
-from v14.cli import check, doctor, event, recall, store, upgrade, upkeep, version
+from v14.cli import check, corrections, doctor, event, recall, store, upgrade, upkeep, version
 from v14.errors import V14Error
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app.command("check")(check.check)
 app.command("doctor")(doctor.doctor)
 for change in (upkeep.forget, upkeep.ttl, upkeep.audit, upkeep.verify, upkeep.repair):
     store.app.command()(change)
+for command in (corrections.links, corrections.unlink):
+    store.app.command()(command)
 app.add_typer(store.app, name="store")
 app.add_typer(event.app, name="event")
 app.add_typer(recall.app, name="recall")

@@ -60,7 +60,7 @@ def forget(
     name = DEFAULT_NAMESPACE if namespace is None else namespace
     if not yes:
         typer.confirm(f"Forget what is selected by {selection.kind} in the namespace {name!r}, for good?", abort=True)
-    counts = _each(lambda store: forget_selected(store, name, selection, requested_by="v14 store forget"))
+    counts = on_each(lambda store: forget_selected(store, name, selection, requested_by="v14 store forget"))
     if as_json:
         typer.echo(json.dumps({"forgotten": sum(counts.values()), "stores": counts}))
     else:
@@ -80,7 +80,7 @@ def ttl(
         if days is not None and not 0 < days < math.inf:
             raise typer.BadParameter(f"--days is above 0, not {days}; --never lets events live for ever")
         ttl_s = None if days is None else days * DAY_S
-        _each(lambda store: _set_ttl(store, namespace, ttl_s))
+        on_each(lambda store: _set_ttl(store, namespace, ttl_s))
     found = [
         {"weights_id": weights_id, "namespace": name, "ttl_s": policy.ttl_s}
         for weights_id, policies in looking.policies(Switches.read().memory_home).items()
@@ -117,7 +117,7 @@ def audit(as_json: JsonFlag = False) -> None:
 
 def verify(as_json: JsonFlag = False) -> None:
     """Read every event and set aside what is damaged; exit status 1 if there is any."""
-    failed = {weights_id: list(keys) for weights_id, keys in _each(lambda store: store.verify()).items()}
+    failed = {weights_id: list(keys) for weights_id, keys in on_each(lambda store: store.verify()).items()}
     if as_json:
         typer.echo(json.dumps(failed, indent=1))
     else:
@@ -148,7 +148,7 @@ def repair(
         num_failed = len(store.verify())
         return {"set_aside": num_failed, "dropped": drop_set_aside(store) if drop else 0}
 
-    counts = _each(mend)
+    counts = on_each(mend)
     if as_json:
         typer.echo(json.dumps(counts, indent=1))
         return
@@ -156,7 +156,7 @@ def repair(
         typer.echo(f"{weights_id[:19]}: {count['set_aside']} events set aside, {count['dropped']} of them dropped")
 
 
-def _each(call: Callable[[CoreStore], Result]) -> dict[str, Result]:
+def on_each(call: Callable[[CoreStore], Result]) -> dict[str, Result]:
     """What `call` returns for every store of the home, by weights id, each opened for it."""
     home = Switches.read().memory_home
     results = {}

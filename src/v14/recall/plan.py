@@ -1,14 +1,14 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from v14.config import Options
 from v14.events.runs import contains, packed
 from v14.recall.associations import Lead, leads
 from v14.recall.order import span_order
 from v14.recall.terms import Overlap
-from v14.recall.weighing import VoteOf, sure, weigh
+from v14.recall.weighing import VoteOf, standing, sure, weigh
 from v14.types import Event, Plan, Vote
 
 TRACED_VOTES = 8
@@ -26,6 +26,7 @@ def make_plan(
     overlap: Overlap | None = None,
     votes: VoteOf | None = None,
     asks: Callable[[Event], bool] = lambda event: False,
+    superseded: Callable[[str], Mapping[str, float]] | None = None,
 ) -> Plan:
     """Choose the events to recall.
 
@@ -33,7 +34,8 @@ def make_plan(
     the question names (`Ballot.of`); without it only what is ranked is weighed. lookup: events by id; a `KeyError`
     means that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
     overlap: what events share with each other and with the question; without it votes decide alone. asks: whether an
-    event only asks.
+    event only asks. superseded: which later events correct one, with their scores; None where the question asks for
+    what was before.
 
     Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Nothing is
     recalled unless the vote of one reaches `recall_floor` and the best is sure: its strength (`associations.strength`)
@@ -41,7 +43,8 @@ def make_plan(
     reaches the floor and, as a share of the best one, `recall_ratio`; at most `recall_max_events`, and
     `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens. What the prompt holds
     already is not recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the
-    longest, or newest, is. Earlier questions are recalled where nothing else is, and lead nowhere.
+    longest, or newest, is. Earlier questions are recalled where nothing else is, and lead nowhere. What a weighed event
+    corrects by `recall_superseded` is not recalled, if both tell of what the question asks.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
@@ -54,6 +57,8 @@ def make_plan(
     weighed = sure(telling, options, overlap, unit) or sure(
         [each for each in everything if asks(each.event)], options, overlap, unit
     )
+    if superseded is not None:
+        weighed = standing(weighed, superseded, options.recall_superseded, overlap)
     best = weighed[0].strength if weighed else -math.inf
     bar = options.recall_ratio * best if options.recall_ratio > 0 < best else -math.inf
     above = [each for each in weighed if each.strength >= bar]

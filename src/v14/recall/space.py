@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -13,12 +13,13 @@ from v14.errors import TraceCorruptError, TraceNotKeptError
 from v14.geometry import Geometry
 from v14.recall.ballot import Ballot, Joint
 from v14.recall.coding import KeyForm
+from v14.recall.corrections import corrections
 from v14.recall.index import Index
 from v14.recall.terms import Overlap, Terms
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
 from v14.store.contract import Store
-from v14.types import Cue, Event
+from v14.types import Cue, Event, Link
 
 logger = logging.getLogger("v14")
 
@@ -30,7 +31,8 @@ MAX_SPACES = 10_000
 class Space:
     """Events by id, in order of insertion, and their index. Safe to use from several threads.
 
-    `number` is that of the store up to which its changes are known here (`Store.changes`).
+    `number` is that of the store up to which its changes are known here (`Store.changes`). `superseded` says of an
+    event which later ones correct it, and with what score.
     """
 
     index: Index
@@ -38,6 +40,7 @@ class Space:
     voters: Voters
     events: dict[str, Event] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)
+    superseded: dict[str, dict[str, float]] = field(default_factory=dict)
     number: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -60,6 +63,18 @@ class Space:
                     self.index.add(event.id, view)
                 self.terms.add(event.id, event.body)
 
+    def link(self, links: Iterable[Link]) -> None:
+        """Take in links; only those that say what supersedes what are followed here."""
+        with self.lock:
+            for link in links:
+                if link.kind == "supersedes":
+                    self.superseded.setdefault(link.target, {})[link.source] = link.weight
+
+    def corrections(self, event: Event, says_change: Callable[[Sequence[int]], bool]) -> list[Link]:
+        """Links between an event that is here and others that it corrects, or that correct it."""
+        with self.lock:
+            return corrections(event, Overlap([self.terms], ()), self.events.get, says_change)
+
     def keep(self, ids: Collection[str]) -> None:
         """Take out all events but these."""
         with self.lock:
@@ -72,6 +87,9 @@ class Space:
             if self.events.pop(event_id, None) is not None:
                 self.index.remove(event_id)
                 self.terms.remove(event_id)
+                self.superseded.pop(event_id, None)
+                for later in self.superseded.values():
+                    later.pop(event_id, None)
 
     def votes(self, cue: Cue) -> Ballot:
         """The votes of all events that are here now."""
@@ -132,6 +150,10 @@ class Reach:
         """What the events share with each other and with the tokens of a question."""
         return Overlap([space.terms for space in self._spaces.values()], asked)
 
+    def superseded(self, event_id: str) -> Mapping[str, float]:
+        """The events that correct one, by what space it is taken from, with their scores."""
+        return self._holder(event_id).superseded.get(event_id, {})
+
     def _holder(self, event_id: str) -> Space:
         for space in self._spaces.values():
             if event_id in space.events:
@@ -176,6 +198,7 @@ class Spaces:
             if space is None:
                 index = self._index()
                 space = Space(index=index, geometry=self._geometry, voters=self._voters)
+                space.link(self._store.links(namespace))
             self._follow(namespace, space)
             self._spaces[namespace] = space
             self._spaces.move_to_end(namespace)

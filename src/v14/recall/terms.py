@@ -122,6 +122,10 @@ class Overlap:
             self._known[event_id] = terms_in(self.sequence(event_id))
         return self._known[event_id]
 
+    def holders(self, term: int) -> set[str]:
+        """Ids of the events that hold a term, in whichever space."""
+        return {event_id for terms in self._terms for event_id in terms.holders(term)}
+
     def asked(self, event_id: str) -> float:
         """What an event shares with the question."""
         return self.weight(self.terms(event_id) & self._asked)
@@ -129,7 +133,7 @@ class Overlap:
     def named(self) -> set[str]:
         """Events that share a rare pair of the question's tokens."""
         rare = (term for term in self._asked if term < 0 and self.rarity(term) >= RARE)
-        return {event_id for term in rare for terms in self._terms for event_id in terms.holders(term)}
+        return {event_id for term in rare for event_id in self.holders(term)}
 
     def sameness(self, one: str, other: str) -> float:
         """How far two events answer the same question, 0 to 1: of what each shares with the question, what both do.
@@ -151,7 +155,7 @@ class Overlap:
         that they share: the first token's rarity and those of the pairs behind it."""
         beyond = self.terms(event_id) - self._asked
         rare = (term for term in beyond if self.rarity(term) >= RARE)
-        others = {other for term in rare for terms in self._terms for other in terms.holders(term)} - {event_id}
+        others = {other for term in rare for other in self.holders(term)} - {event_id}
         return {other: self._run(self.sequence(event_id), beyond & self.terms(other)) for other in others}
 
     def _run(self, tokens: Sequence[int], shared: Collection[int]) -> float:

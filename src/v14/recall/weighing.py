@@ -1,7 +1,7 @@
 """Weighing events against each other: how strongly each was asked for, and whether the best of them is sure."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import islice, takewhile
 
@@ -81,3 +81,23 @@ def sure(weighed: Sequence[Weighed], options: Options, overlap: Overlap, unit: f
     others = (each for each in weighed[1:] if overlap.sameness(best.event.id, each.event.id) < SAME)
     second = next(others, None)
     return found if second is None or second.strength <= DISTINCT * best.strength else []
+
+
+def standing(
+    weighed: Sequence[Weighed],
+    superseded: Callable[[str], Mapping[str, float]],
+    least_score: float,
+    overlap: Overlap,
+) -> list[Weighed]:
+    """What is weighed without what is superseded: by an event that is weighed as well and shares the same with the
+    question. That one ranks by the stronger of the two."""
+    kept = {each.event.id: each for each in weighed}
+    for each in weighed:
+        old = each.event.id
+        later = [new for new, score in superseded(old).items() if score >= least_score and new in kept]
+        if heirs := [new for new in later if overlap.sameness(old, new) >= SAME]:
+            gone = kept.pop(old)
+            for new in heirs:
+                if kept[new].strength < gone.strength:
+                    kept[new] = replace(kept[new], strength=gone.strength)
+    return sorted(kept.values(), key=lambda each: (-each.strength, -each.vote))

@@ -35,7 +35,7 @@ than this share; within this range, which names of real people want
 (LOG.md, "pairs of tokens"): those of a calibration set are few."""
 
 LINKED_AMONG = 0.9
-LINKED_RANGE = (2.5, 3.75)
+LINKED_RANGE = (2.5, 3.5)
 """What leads on from a right event that leaves nothing open is by chance: this quantile of it is the least strength of
 a link, within this range."""
 

@@ -21,6 +21,7 @@ from v14.upgrade.directory import Link, whole_or_nothing, write
 from v14.upgrade.installed import check_transformers, sglang_line
 from v14.upgrade.limits import MAX_EVENTS, choose_limits
 from v14.upgrade.measure import LAYER_SHARE, measure
+from v14.upgrade.phrases import phrase_runs
 from v14.upgrade.reading import Reader, calm_threads, quiet_transformers
 from v14.upgrade.report import Report, separation_lines
 from v14.upgrade.sentences import question_ends, sentence_ends
@@ -113,6 +114,8 @@ def upgrade(
             turns=turns,
             sentence_ends=ends,
             question_ends=frozenset(asking.question_ends),
+            change_runs=phrase_runs(tokenizer, "change"),
+            history_runs=phrase_runs(tokenizer, "history"),
             voters=choice.voters,
             options=defaults.model_copy(
                 update={
