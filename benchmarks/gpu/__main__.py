@@ -101,6 +101,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, nargs="*", default=[], help="V14 directories of real models")
     parser.add_argument("--commit", default="", help="asked of git if left out")
     parser.add_argument("--beside", type=int, default=3, help="parts that measure no times, at once")
+    parser.add_argument("--collect", action="store_true", help="run nothing, only put together what is in DIR/parts")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("no CUDA device here: nothing was measured", file=sys.stderr)
@@ -111,7 +112,7 @@ def main() -> int:
     parts = [
         part
         for part in parts_of(work, arguments.model)
-        if not arguments.parts or part.name.split("-")[0] in arguments.parts
+        if not arguments.collect and (not arguments.parts or part.name.split("-")[0] in arguments.parts)
     ]
     timed = [part for part in parts if part.name in TIMED]
     others = [part for part in parts if part.name not in TIMED and part.devices == 1]
