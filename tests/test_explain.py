@@ -170,17 +170,24 @@ def test_without_the_switch_nothing_is_traced(caplog):
     assert not [record for record in caplog.records if "trace" in record.message]
 
 
-def test_a_record_is_made_in_the_background_and_waited_for_by_who_asks():
-    records, session = Records(), memory_of().session("a", request_id="r")
-    account = Account(records, [], "r", trace=False)
-    asked, may_go_on = threading.Event(), threading.Event()
+def due(records, weigh):
+    session = memory_of().session("a", request_id="r")
+    made = Account(records, [], "r", trace=False)
+    made.decided("a", range(5), 0, Plan(), session.memory.profile.options, weigh)
+    return made
+
+
+def test_a_record_is_made_once_its_request_is_over_and_waited_for_by_who_asks():
+    records, asked, may_go_on = Records(), threading.Event(), threading.Event()
 
     def weigh():
         asked.set()
         may_go_on.wait(10)
         return {"event": torch.tensor([0.25, 0.75])}
 
-    account.decided("a", range(5), 0, Plan(), session.memory.profile.options, weigh)
+    made = due(records, weigh)
+    assert not asked.is_set()
+    made.over()
     assert asked.wait(10)  # and nobody waits for it
     threading.Timer(0.1, may_go_on.set).start()
     record = records.find("r", "a")
@@ -189,18 +196,37 @@ def test_a_record_is_made_in_the_background_and_waited_for_by_who_asks():
     assert record.seconds["explain"] > 0
 
 
+def test_a_record_that_is_asked_for_earlier_is_made_then():
+    records = Records()
+    made = due(records, dict)
+    assert records.find("r", "a").request_id == "r"
+    made.over()
+    assert len(records) == 1
+
+
+def test_records_that_nobody_calls_over_are_made_when_there_are_many(monkeypatch):
+    monkeypatch.setattr("v14.explain.MAX_DUE", 2)
+    records, seen = Records(), []
+    for number in range(4):
+        account = Account(records, [], f"r{number}", trace=False)
+        account.decided("a", range(5), 0, Plan(), memory_of().profile.options, lambda n=number: seen.append(n) or {})
+    records._made.result()
+    assert seen == [0, 1]
+    assert len(records) == 4
+
+
 def test_what_is_still_to_be_explained_is_forgotten_with_the_rest():
-    records, session = Records(), memory_of().session("a", request_id="r")
-    account = Account(records, [], "r", trace=False)
-    account.decided("a", range(5), 0, Plan(), session.memory.profile.options, lambda: time.sleep(0.1) or {})
+    records = Records()
+    due(records, lambda: time.sleep(0.1) or {}).over()
+    assert records.forget("a") == 1
+    due(records, dict)
     assert records.forget("a") == 1
     assert len(records) == 0
 
 
 def test_a_record_that_cannot_be_made_is_said_in_the_log_and_missing(caplog):
-    records, session = Records(), memory_of().session("a", request_id="r")
-    account = Account(records, [], "r", trace=False)
-    account.decided("a", range(5), 0, Plan(), session.memory.profile.options, lambda: {}["gone"])
+    records = Records()
+    due(records, lambda: {}["gone"]).over()
     with pytest.raises(KeyError):
         records.find("r", "a")
     assert "cannot be explained" in caplog.text

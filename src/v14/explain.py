@@ -26,6 +26,9 @@ MAX_RECORDS = 1024
 MAX_TOKENS = 4_000_000
 """Bound of the prompts that are kept, all records together: 4 bytes a token, and as much again for a cue's weights."""
 
+MAX_DUE = 256
+"""Records that may be due: they keep the cues of their plans."""
+
 Decode = Callable[[Sequence[int]], str]
 
 Key = tuple[str, str]
@@ -155,27 +158,43 @@ class Records:
         self._max_records, self._max_tokens = max_records, max_tokens
         self._num_tokens = 0
         self._lock = threading.Lock()
+        self._due: OrderedDict[Key, Callable[[], Record]] = OrderedDict()
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="v14-explain")
         self._made: Future[None] | None = None
 
-    def keep_later(self, make: Callable[[], Record]) -> None:
-        """Make and keep a record in the background: no request waits for the explanation of its plan.
+    def keep_later(self, key: Key, make: Callable[[], Record]) -> None:
+        """Make and keep a record once its request is over (`over`), or is asked for: until then its time is dear.
 
-        Whoever asks for records, or forgets some, waits for those that are still to be made.
+        Whoever asks for records, or forgets some, makes those that are due.
         """
+        with self._lock:
+            self._due[key] = make
+            oldest = next(iter(self._due)) if len(self._due) > MAX_DUE else None
+        if oldest is not None:
+            self.over(oldest)
 
-        def made() -> None:
-            try:
-                self.keep(make())
-            except Exception:
-                logger.exception("a plan's record could not be made; it cannot be explained")
+    def over(self, key: Key) -> None:
+        """A request is over: its record, if it is to have one, is made in the background."""
+        with self._lock:
+            make = self._due.pop(key, None)
+            if make is not None:
+                self._made = self._maker.submit(self._make, make)
 
-        self._made = self._maker.submit(made)
+    def _make(self, make: Callable[[], Record]) -> None:
+        try:
+            self.keep(make())
+        except Exception:
+            logger.exception("a plan's record could not be made; it cannot be explained")
 
     def _settle(self) -> None:
+        with self._lock:
+            due, self._due = self._due, OrderedDict()
+            made = self._made
         # One thread makes them in their order: with the last, all are made.
-        if self._made is not None:
-            self._made.result()
+        if made is not None:
+            made.result()
+        for make in due.values():
+            self._make(make)
 
     def keep(self, record: Record) -> None:
         """Keep a record; the oldest make room. One of a known id takes the place of the other."""
@@ -233,6 +252,7 @@ class Account:
         self.spans: dict[int, Standing] = {}
         """By position. Admission may be tried again and again: what counts is how a span was read first."""
         self._records, self._trace = records, trace
+        self._key: Key | None = None
 
     def decided(
         self,
@@ -245,7 +265,7 @@ class Account:
     ) -> None:
         """Note a plan; `weigh` gives the weights of the cue's tokens `[Q]` by event, the cue being the last Q tokens.
 
-        It is called in the background.
+        It is called later, and maybe in another thread.
         """
         if self._trace:
             votes = ", ".join(f"{vote.event_id}={vote.value:.3f}" for vote in plan.votes)
@@ -276,7 +296,13 @@ class Account:
                 standing=self.spans,
             )
 
-        self._records.keep_later(make)
+        self._key = namespace, self.request_id
+        self._records.keep_later(self._key, make)
+
+    def over(self) -> None:
+        """The request is over: what it needed all of the time for is done."""
+        if self._key is not None:
+            self._records.over(self._key)
 
     def stood(self, standing: Standing) -> bool:
         """Note how a span came to stand where it does; False if that is known."""

@@ -98,8 +98,7 @@ class Space:
 
     def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
         """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
-        with self.lock:
-            return self.index.token_weights(cue, event_id)
+        return self.index.token_weights(cue, event_id)
 
     @property
     def num_bytes(self) -> int:

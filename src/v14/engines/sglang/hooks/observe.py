@@ -36,6 +36,7 @@ def store_finished(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None
 
 def _profile(reading: Reading) -> None:
     """A request is over, its events made: where its time went."""
+    reading.session.account.over()
     if reading.session.memory.switches.profile:
         logger.info("profile request=%s %s", reading.session.account.request_id or "-", reading.session.clock)
 
