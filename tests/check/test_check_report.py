@@ -34,7 +34,7 @@ def report():
 def test_json_form():
     data = json.loads(json.dumps(report().to_json()))
     assert set(data) == {
-        *("model", "seed", "began", "seconds", "machine", "versions", "rows", "skipped", "other_system"),
+        *("model", "seed", "began", "seconds", "complete", "machine", "versions", "rows", "skipped", "other_system"),
     }
     assert datetime.fromisoformat(data["began"]).tzinfo is not None
     assert data["machine"]["cores"] >= 1
@@ -45,6 +45,14 @@ def test_json_form():
         {"name": "first_token_on", "value": 0.25, "unit": "s"},
     ]
     assert {"v14", "torch", "python"} <= set(data["versions"])
+
+
+def test_a_check_that_breaks_off_leaves_what_it_has():
+    seen = []
+    made = Report(model="M", seed=7, changed=lambda report: seen.append(report.to_json()))
+    made.count("facts", 1, 2)
+    made.end()
+    assert [(len(data["rows"]), data["complete"]) for data in seen] == [(1, False), (1, True)]
 
 
 def test_every_promised_row_is_explained():

@@ -4,7 +4,7 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -53,25 +53,37 @@ class Measure:
 
 @dataclass(kw_only=True)
 class Report:
-    """All rows of one check, in order. `skipped` says by name which rows were left out, and why."""
+    """All rows of one check, in order. `skipped` says by name which rows were left out, and why.
+
+    `changed` is called with the report after every row, so that a check that breaks off leaves what it has.
+    """
 
     model: str
     seed: int
     rows: list[Count | Measure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
+    complete: bool = False
+    changed: Callable[["Report"], None] = lambda report: None
 
     def count(self, name: str, right: int, of: int) -> None:
         """Add a row of right answers."""
         self.rows.append(Count(name=name, right=int(right), of=of))
+        self.changed(self)
 
     def measure(self, name: str, value: float, unit: str) -> None:
         """Add a row with a measured value."""
         self.rows.append(Measure(name=name, value=value, unit=unit))
+        self.changed(self)
 
     def skip(self, why: str, *names: str) -> None:
         """Note rows that this run cannot have."""
         self.skipped |= dict.fromkeys(names, why)
+
+    def end(self) -> None:
+        """Nothing is left to be asked."""
+        self.complete = True
+        self.changed(self)
 
     def value(self, name: str) -> float | None:
         """The value or the right answers of the row `name`; None without such a row."""
@@ -87,6 +99,7 @@ class Report:
             "seed": self.seed,
             "began": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="seconds"),
             "seconds": round(time.time() - self.began, 1),
+            "complete": self.complete,
             "machine": machine(),
             "versions": versions(),
             "rows": [row.to_json() for row in self.rows],

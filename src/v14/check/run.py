@@ -15,11 +15,20 @@ from v14.check.suite import AFTER_CHATS, AFTER_RESTART, Phase, Suite
 from v14.errors import CheckError
 from v14.store.view import views
 
+Changed = Callable[[Report], None]
+"""Is called with the report after every row."""
+
 MB = 1e6
 STORE_ROWS = ("store_bytes", "store_events", "store_tokens", "bytes_per_token")
 
 
-def check_directory(model_dir: Path, *, seed: int, work: Path, phase: Phase, arguments: Sequence[str] = ()) -> Report:
+def nothing(report: Report) -> None:
+    """What there is to do with a row that is only wanted at the end."""
+
+
+def check_directory(
+    model_dir: Path, *, seed: int, work: Path, phase: Phase, arguments: Sequence[str] = (), changed: Changed = nothing
+) -> Report:
     """All rows, on a server of `model_dir` with an empty store below the empty directory `work`.
 
     The store stays in `work/memory`, the log in `work/server.log`. Raises `CheckError` if the server fails.
@@ -28,7 +37,7 @@ def check_directory(model_dir: Path, *, seed: int, work: Path, phase: Phase, arg
         raise CheckError(f"{model_dir} is no model directory: it has no config.json; make one with `v14 upgrade`")
     home = work / "memory"
     home.mkdir(parents=True)
-    report = Report(model=model_dir.resolve().name, seed=seed)
+    report = Report(model=model_dir.resolve().name, seed=seed, changed=changed)
     with Server(model_dir=model_dir, home=home, log=work / "server.log", arguments=arguments) as server:
         _start(server, phase, "start the server")
         suite = _suite(server.url, report, phase, lambda: server.running)
@@ -43,12 +52,13 @@ def check_directory(model_dir: Path, *, seed: int, work: Path, phase: Phase, arg
         _store_size(report, home)
         _failures(suite)
         report.measure("tracebacks", server.tracebacks(), "tracebacks")
+    report.end()
     return report
 
 
-def check_url(url: str, *, seed: int, phase: Phase) -> Report:
+def check_url(url: str, *, seed: int, phase: Phase, changed: Changed = nothing) -> Report:
     """The rows that a running server can give, in a namespace that no run had before."""
-    report = Report(model=ChatClient(url=url).model(), seed=seed)
+    report = Report(model=ChatClient(url=url).model(), seed=seed, changed=changed)
     suite = _suite(url, report, phase, ChatClient(url=url, timeout_s=30.0).healthy)
     _first_half(suite)
     _second_half(suite)
@@ -57,6 +67,7 @@ def check_url(url: str, *, seed: int, phase: Phase) -> Report:
     report.skip("needs a server of its own, to restart it", *(name + AFTER_RESTART for name in again))
     report.skip("needs the store's directory", *STORE_ROWS)
     report.skip("needs the server's log", "tracebacks")
+    report.end()
     return report
 
 

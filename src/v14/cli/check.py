@@ -13,6 +13,7 @@ from rich.console import Console
 
 from v14.check.plot import check_plot, draw
 from v14.check.progress import bars, phases
+from v14.check.rows import Report
 from v14.check.run import check_directory, check_url, passed
 from v14.check.table import render
 
@@ -21,7 +22,9 @@ def check(
     directory: Annotated[Path | None, typer.Argument(help="The V14 directory to serve and check.")] = None,
     url: Annotated[str | None, typer.Option(help="Check this running server instead.")] = None,
     seed: Annotated[int, typer.Option(help="Chooses the facts and questions.")] = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the rows to this file, after every row.")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the rows into this file, .svg or .png; needs `sglang-v14[plot]`.")
     ] = None,
@@ -35,16 +38,21 @@ def check(
         raise typer.BadParameter("give either a directory or --url")
     if plot is not None:
         check_plot(plot)
+
+    def write(report: Report) -> None:
+        if json_file is not None:
+            json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+
     # A check that is told to stop stops its server, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = Path(tempfile.mkdtemp(prefix="v14-check-"))
     try:
         with bars() as progress:
             if url is not None:
-                report = check_url(url, seed=seed, phase=phases(progress))
+                report = check_url(url, seed=seed, phase=phases(progress), changed=write)
             elif directory is not None:
                 report = check_directory(
-                    directory, seed=seed, work=work, phase=phases(progress), arguments=server_arg or ()
+                    directory, seed=seed, work=work, phase=phases(progress), arguments=server_arg or (), changed=write
                 )
     finally:
         if keep:
@@ -52,8 +60,6 @@ def check(
         else:
             shutil.rmtree(work, ignore_errors=True)
     Console().print(render(report))
-    if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
     if plot is not None:
         draw(report, plot)
     raise typer.Exit(0 if passed(report) else 1)
