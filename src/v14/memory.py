@@ -30,6 +30,7 @@ from v14.home import SharedHome
 from v14.namespaces import DEFAULT_NAMESPACE
 from v14.profile import Profile
 from v14.recall.ballot import Ballot
+from v14.recall.neighbours import Neighbours
 from v14.recall.plan import TRACED_VOTES, make_plan
 from v14.recall.space import Reach, Space, Spaces
 from v14.recall.votes import voter_keys
@@ -313,6 +314,9 @@ class Session:
             votes=votes,
             asks=self.memory.asks,
             superseded=None if self.memory.profile.asks_history(token_ids[layout.new_start :]) else reach.superseded,
+            neighbours=Neighbours(
+                before=reach.before, after=reach.after, sentence_ends=self.memory.profile.sentence_ends
+            ),
         )
 
     def _drop_expired(self, events: Sequence[Event]) -> bool:

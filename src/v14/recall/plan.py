@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from v14.config import Options
 from v14.events.runs import contains, packed
 from v14.recall.associations import Lead, leads
+from v14.recall.neighbours import Neighbours, whole_sentences
 from v14.recall.order import span_order
 from v14.recall.terms import Overlap
 from v14.recall.weighing import VoteOf, standing, sure, weigh
@@ -27,6 +28,7 @@ def make_plan(
     votes: VoteOf | None = None,
     asks: Callable[[Event], bool] = lambda event: False,
     superseded: Callable[[str], Mapping[str, float]] | None = None,
+    neighbours: Neighbours | None = None,
 ) -> Plan:
     """Choose the events to recall.
 
@@ -35,7 +37,7 @@ def make_plan(
     means that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
     overlap: what events share with each other and with the question; without it votes decide alone. asks: whether an
     event only asks. superseded: which later events correct one, with their scores; None where the question asks for
-    what was before.
+    what was before. neighbours: what stands beside an event in its turn; a sentence cut in two is brought whole.
 
     Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Nothing is
     recalled unless the vote of one reaches `recall_floor` and the best is sure: its strength (`associations.strength`)
@@ -68,9 +70,12 @@ def make_plan(
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
     num_found = len(chosen)
     linked = _linked(chosen, votes, can, asks, overlap, options, budget_tokens)
+    beside = whole_sentences(chosen, neighbours, can.recall, budget_tokens) if neighbours else {}
+    chosen += [event for event, _ in beside.values()]
     why = {each.event.id: each.why for each in above}
     for lead in linked:
         why[lead.event_id] = f"linked with {lead.source[:15]}, which shares {lead.shared:.2f} with it"
+    why |= {id: f"one sentence with {event.id[:15]}, which stands beside it" for id, (_, event) in beside.items()}
     events = span_order(chosen, order, overlap.sameness)
     return Plan(
         events=tuple(events),

@@ -32,7 +32,7 @@ class Space:
     """Events by id, in order of insertion, and their index. Safe to use from several threads.
 
     `number` is that of the store up to which its changes are known here (`Store.changes`). `superseded` says of an
-    event which later ones correct it, and with what score.
+    event which later ones correct it, and with what score, `following` which one stands behind it in its chat.
     """
 
     index: Index
@@ -41,6 +41,7 @@ class Space:
     events: dict[str, Event] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)
     superseded: dict[str, dict[str, float]] = field(default_factory=dict)
+    following: dict[str, str] = field(default_factory=dict)
     number: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -62,6 +63,17 @@ class Space:
                 if not view.is_cuda:
                     self.index.add(event.id, view)
                 self.terms.add(event.id, event.body)
+                self.following[event.parent] = event.id
+
+    def before(self, event: Event) -> Event | None:
+        """What stands in front of an event in its chat, None where it is not here."""
+        with self.lock:
+            return self.events.get(event.parent)
+
+    def after(self, event: Event) -> Event | None:
+        """What stands behind an event in a chat, None where it is not here."""
+        with self.lock:
+            return self.events.get(self.following.get(event.id, ""))
 
     def link(self, links: Iterable[Link]) -> None:
         """Take in links; only those that say what supersedes what are followed here."""
@@ -84,7 +96,10 @@ class Space:
     def remove(self, event_id: str) -> None:
         """Take an event out; one that is not here changes nothing."""
         with self.lock:
-            if self.events.pop(event_id, None) is not None:
+            event = self.events.pop(event_id, None)
+            if event is not None:
+                if self.following.get(event.parent) == event_id:
+                    del self.following[event.parent]
                 self.index.remove(event_id)
                 self.terms.remove(event_id)
                 self.superseded.pop(event_id, None)
@@ -148,6 +163,14 @@ class Reach:
     def overlap(self, asked: Sequence[int]) -> Overlap:
         """What the events share with each other and with the tokens of a question."""
         return Overlap([space.terms for space in self._spaces.values()], asked)
+
+    def before(self, event: Event) -> Event | None:
+        """What stands in front of an event in its chat, None where it is not here."""
+        return self._holder(event.id).before(event)
+
+    def after(self, event: Event) -> Event | None:
+        """What stands behind an event in a chat, None where it is not here."""
+        return self._holder(event.id).after(event)
 
     def superseded(self, event_id: str) -> Mapping[str, float]:
         """The events that correct one, by what space it is taken from, with their scores."""
