@@ -1,7 +1,7 @@
 """The vote over a large namespace: time, bytes of the GPU, and whether the best five are those of an exact scan.
 
-    python -m benchmarks.gpu.votes --out OUT [--keys .gpu/keys.safetensors] [--events 10000 100000 1000000] [--quick]
-    python -m benchmarks.gpu.votes --out OUT --shape qwen3_5_27b [--events ...]
+    python -m benchmarks.gpu.votes --out OUT [--keys .gpu/keys.safetensors ...] [--shape qwen3_5_27b]
+        [--events 10000 100000 1000000] [--sweep] [--seconds 170] [--quick]
 
 `--keys` is a file of `benchmarks.gpu.voter_keys`: real keys and real questions' cues of one model. Its events, joined
 to about 60 tokens as they follow one another, are in the index as they are; the others, up to the wanted number, are
@@ -12,7 +12,8 @@ alone.
 `vote` is what a plan waits for: from a cue on the CPU to the best 64 votes as Python objects, all copies included, by
 the clock; `on the GPU` what the device itself took. Both over `REPEATS` votes with the questions in turn. `agreement`
 is the share of the best five of an exact scan (fp32, all voters, keys as they were) that are among the index's best
-five. On a machine without a GPU everything runs on the CPU, to see that it does.
+five. On a machine without a GPU everything runs on the CPU, to see that it does. `--sweep` first tries how many warps
+and stages scan fastest; sizes that would begin after `--seconds` are left out.
 """
 
 import argparse
@@ -32,8 +33,8 @@ from benchmarks.gpu.voter_keys import Keys
 from benchmarks.votes_kernel import SHAPES
 from v14.kernels.votes import Asked, packed
 from v14.recall.index import Index
-from v14.recall.plan import MAX_WEIGHED
 from v14.recall.votes import calibrate
+from v14.recall.weighing import MAX_WEIGHED
 from v14.types import Cue
 
 EVENT_TOKENS = 60
@@ -44,7 +45,7 @@ TOP = 5
 BOUNDS_MS = {10_000: 1.0, 100_000: 2.0, 1_000_000: 5.0}
 LEAST_AGREEMENT = 0.98
 
-BATCH_TOKENS = 60_000
+BATCH_TOKENS = {"cpu": 6_000, "cuda": 300_000}
 """Tokens made, added and scanned exactly at once."""
 
 RUN_TOKENS = 5
@@ -84,7 +85,7 @@ class World:
 
     def batches(self, num_events: int) -> Iterator[tuple[torch.Tensor, list[int]]]:
         """Made events."""
-        per_batch = max(1, BATCH_TOKENS // EVENT_TOKENS)
+        per_batch = BATCH_TOKENS[self.device.type] // EVENT_TOKENS
         for start in range(0, num_events, per_batch):
             num = min(per_batch, num_events - start)
             lengths = torch.randint(4, 21, (num,), generator=torch.Generator().manual_seed(start)) * RUN_TOKENS
@@ -258,52 +259,112 @@ def fits(index_bytes: float, device: torch.device) -> bool:
     return device.type == "cpu" or 1.15 * index_bytes + (6 << 30) < torch.cuda.mem_get_info()[0]
 
 
+def sweep(index: Index, cue: Cue) -> None:
+    """Find the fastest way to scan this index's dimension, and use it from now on."""
+    from triton.runtime.errors import OutOfResources
+
+    from v14.kernels.votes import triton
+
+    dim = index._dim
+    first, found = dict(triton.SCAN[dim]), {}
+    for warps, stages, run in ((4, 3, 16), (4, 4, 32), (8, 3, 16), (8, 2, 16), (4, 2, 8)):
+        triton.SCAN[dim] = {"num_warps": warps, "num_stages": stages, "run": run}
+        try:
+            found[warps, stages, run] = measure(index, [cue], [], 7)["device_ms"]
+        except OutOfResources:
+            continue
+    warps, stages, run = min(found, key=found.__getitem__)
+    triton.SCAN[dim] = {"num_warps": warps, "num_stages": stages, "run": run}
+    print(f"scan of D={dim}, (warps, stages, run): ms {found}; before {first}", flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is measured of one model."""
+
+    keys: Keys
+    real: bool
+    sizes: Sequence[int]
+    num_cues: int
+    repeats: int
+    sweep: bool
+
+
+def rows_of_model(plan: Plan, device: torch.device, until: float) -> Iterator[Row]:
+    """All sizes of one model that fit and begin in time."""
+    keys, real = plan.keys, plan.real
+    print(f"{keys.name}: {len(keys.rows)} voters, keys {tuple(keys.keys.shape)}", flush=True)
+    event_bytes = 1.12 * EVENT_TOKENS * keys.keys.shape[0] * (keys.keys.shape[2] + 2) + 4 * len(keys.rows)
+    sizes = list(plan.sizes)
+    if real:
+        num_real = len(_joined(keys.lengths.tolist()))
+        sizes = [num_real, *sizes]
+        print(f"{num_real} real events; others of runs of {RUN_TOKENS} tokens of theirs", flush=True)
+    for size in sizes:
+        if not fits(event_bytes * size, device) or time.monotonic() > until:
+            print(f"{size:,} events of about {event_bytes * size / 1e9:.0f} GB: no room or no time", flush=True)
+            continue
+        world = World(keys, device, real=real)
+        exact = Exact(world) if real else None
+        # A quarter of the questions at the largest sizes: an exact scan takes longest.
+        num_cues = plan.num_cues if size <= 100_000 else max(1, plan.num_cues // 3)
+        if exact is not None:
+            first, lengths = world.first()
+            scanned = exact.votes(first, lengths, num_cues)
+            best = scanned.topk(min(ASKED_FOR, len(lengths))).indices.flatten()
+            world.pass_over(sorted({*best.tolist()}))
+        begun = time.monotonic()
+        index, best_of_all = fill(world, exact, size, num_cues)
+        filled = time.monotonic() - begun
+        if plan.sweep and device.type == "cuda" and size == plan.sizes[0]:
+            sweep(index, keys.cues[0])
+        found = measure(index, keys.cues[:num_cues], best_of_all, plan.repeats)
+        took = time.monotonic() - begun - filled
+        print(f"{size:,} events, filled in {filled:.1f} s, measured in {took:.1f} s: {found}", flush=True)
+        yield from rows_of(keys.name, size, found, index.num_bytes)
+        del index, world
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--events", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--keys", type=Path, default=Path(".gpu/keys.safetensors"))
-    parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--keys", type=Path, nargs="*", default=[], metavar="FILE")
+    parser.add_argument("--shape", nargs="*", choices=SHAPES, default=[])
     parser.add_argument("--queries", type=int, default=24, help="tokens of a cue, with --shape")
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--seconds", type=float, default=170)
     parser.add_argument("--quick", action="store_true", help="few questions and repeats")
     given = parser.parse_args()
+    until = time.monotonic() + given.seconds
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-    real = given.shape is None
-    keys = Keys.load(given.keys) if real else random_keys(given.shape, given.queries)
-    num_cues, repeats = (4, 5) if given.quick else (min(20, len(keys.cues)), REPEATS)
-    print(f"{machine()['machine']}, {keys.name}: {len(keys.rows)} voters, keys {tuple(keys.keys.shape)}", flush=True)
-    token_bytes = keys.keys.shape[0] * (keys.keys.shape[2] + 2) + 4 * len(keys.rows) / EVENT_TOKENS
+    packed.CHUNK_SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}[device.type]
     rows: list[Row] = []
-    sizes = list(given.events)
-    if real:
-        world = World(keys, device, real=True)
-        sizes = [len(world.lengths), *sizes]
-        print(f"{len(world.lengths)} real events; others of runs of {RUN_TOKENS} tokens of theirs", flush=True)
-    for size in sizes:
-        if not fits(token_bytes * EVENT_TOKENS * size, device):
-            print(f"{size:,} events take {token_bytes * EVENT_TOKENS * size / 1e9:.0f} GB: no room", flush=True)
-            continue
-        world = World(keys, device, real=real)
-        exact = Exact(world) if real else None
-        if exact is not None:
-            first, lengths = world.first()
-            scanned = exact.votes(first, lengths, len(keys.cues))
-            world.pass_over(scanned.topk(min(ASKED_FOR, len(lengths))).indices.flatten().unique().tolist())
-        begun = time.monotonic()
-        index, best = fill(world, exact, size, num_cues)
-        found = measure(index, keys.cues[:num_cues], best, repeats)
-        rows += rows_of(keys.name, size, found, index.num_bytes)
-        print(f"{size:,} events, filled and measured in {time.monotonic() - begun:.0f} s: {found}", flush=True)
-        del index, world
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+    given.out.mkdir(parents=True, exist_ok=True)
+    result: dict[str, Any] = machine()
+    print(result["machine"])
+    subjects = [(Keys.load(path), True) for path in given.keys]
+    subjects += [(random_keys(name, given.queries), False) for name in given.shape]
+    for keys, real in subjects:
+        plan = Plan(
+            keys=keys,
+            real=real,
+            sizes=given.events,
+            num_cues=4 if given.quick else min(20, len(keys.cues)),
+            repeats=5 if given.quick else REPEATS,
+            sweep=given.sweep,
+        )
+        for row in rows_of_model(plan, device, until):
+            rows.append(row)
+            (given.out / "votes.json").write_text(
+                json.dumps({**result, "rows": list(map(asdict, rows))}, indent=1) + "\n"
+            )
     for row in rows:
         mark = "" if row.holds is None else "holds" if row.holds else "DOES NOT HOLD"
-        print(f"{row.figure:<72}{row.value:>10.4f}  {'' if row.bound is None else f'bound {row.bound:g}':<12}{mark}")
-    given.out.mkdir(parents=True, exist_ok=True)
-    result: dict[str, Any] = {**machine(), "keys": keys.name, "rows": [asdict(row) for row in rows]}
-    (given.out / f"votes-{keys.name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        print(f"{row.figure:<82}{row.value:>10.4f}  {'' if row.bound is None else f'bound {row.bound:g}':<12}{mark}")
     return 0 if all(row.holds is not False for row in rows) else 1
 
 

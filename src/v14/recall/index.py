@@ -13,7 +13,7 @@ from itertools import accumulate
 import torch
 
 from v14.geometry import Geometry
-from v14.kernels.votes import Asked, event_shares
+from v14.kernels.votes import TILE, Asked, Tiles, event_shares, scanned_shares
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
 from v14.recall.pool import Page, Pool, upload
@@ -303,6 +303,9 @@ class Index:
 
     def _page_shares(self, page: Page, asked: Asked, slots: slice | torch.Tensor) -> torch.Tensor:
         """Shares `[V, n]` of the events in some slots of a page, for the voters that were asked."""
+        if page.tiles is not None and isinstance(slots, slice) and slots == slice(0, len(page.ids)):
+            tiles = Tiles(page.tiles.owners, page.tiles.slots[: page.layout.end // TILE])
+            return scanned_shares(page.keys, page.scales, tiles, len(page.ids), asked)
         return event_shares(page.keys, page.scales, page.starts[slots], page.lengths[slots], asked)
 
     def _page_votes(
