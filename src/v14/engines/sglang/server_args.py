@@ -56,7 +56,6 @@ def _wide_state(value: Any) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(argument="tp_size", serves=_one, remedy="serve with --tp-size 1"),
     Rule(argument="pp_size", serves=_one, remedy="serve with --pp-size 1"),
     Rule(argument="dp_size", serves=_one, remedy="serve with --dp-size 1"),
     Rule(argument="tokenizer_worker_num", serves=_one, remedy="serve with --tokenizer-worker-num 1"),
