@@ -12,9 +12,13 @@ from v14.engines.sglang.server_args import BACKENDS, RULES, SPARSE, refusals, re
 
 FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
 BAD = {
-    "tp_size": 2,
     "pp_size": 2,
     "dp_size": 2,
+    "nnodes": 2,
+    "attn_cp_size": 2,
+    "dcp_size": 2,
+    "dwdp_size": 2,
+    "enable_kv_cache_sharding": True,
     "tokenizer_worker_num": 2,
     "page_size": 64,
     "attention_backend": "fa3",

@@ -13,7 +13,7 @@ from v14.engines.sglang.runtime import MAX_WRITES, Runtime
 def engine():
     profile = SimpleNamespace(
         voters=SimpleNamespace(layers=(0,)),
-        geometry=SimpleNamespace(recurrent=None),
+        geometry=SimpleNamespace(recurrent=None, num_heads=4, num_kv_heads=2),
         options=SimpleNamespace(reinstate="kv"),
     )
     return Runtime(

@@ -42,7 +42,7 @@ def answer(engine: Runtime | None, text: str) -> Answer:
             raise StoreError("the memory is off; the log says why, look there")
         asked = json.loads(text.removeprefix(PREFIX))
         what = asked.pop("what")
-        if what in QUESTIONS and not engine.ranks.leads:
+        if what not in CHANGING and not engine.ranks.leads:
             return {}
         return ORDERS[what](engine, **asked)
     except SelectionError as error:
@@ -132,8 +132,8 @@ def _shown(event: Event) -> Answer:
     return {**shown, "token_ids": list(event.token_ids), "num_tokens": event.num_tokens}
 
 
-QUESTIONS = {"namespaces", "events", "explain"}
-"""What changes nothing: of several ranks, the first answers alone."""
+CHANGING = {"forget", "finish"}
+"""Orders that every rank has to carry out; what only asks is answered by the first alone."""
 
 ORDERS: Mapping[str, Callable[..., Answer]] = {
     "namespaces": _namespaces,

@@ -46,7 +46,8 @@ def refuse_unserved(result: Any, args: Any) -> Any:
             check_store(Switches.read(), profile.weights_id)
         except V14Error as error:
             raise SystemExit(f"sglang-v14: {error}") from error
-        refuse([*missing_hooks(), *server_args.refusals(args)])
+        ranks = server_args.refused_ranks(args.tp_size, profile.geometry, profile.options)
+        refuse([*missing_hooks(), *server_args.refusals(args), *ranks])
         # The scheduler is still to be started, and inherits it.
         share_one_heap(os.environ)
     return result
@@ -72,7 +73,8 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
         attention, sinks = scheduler.tp_worker.model_runner.attn_backend, bool(memory.profile.voters.sinks)
         scales = seams.kv_scales(scheduler.tp_worker.model_runner.model)
         refuse(server_args.refused_engine(attention, engine.kv_pool, sinks=sinks, kv_scales=scales))
-        refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
+        if engine.states is not None:
+            refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
         if ranks.leads:
             logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
