@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from v14.memory import Session
+from v14.memory import Memory, Session
 from v14.reinstate.cost import Way
 from v14.reinstate.layout import Layout, SpannedSequence, with_spans
 from v14.reinstate.transcripts import Placement
@@ -53,11 +53,13 @@ WAY: TypeAdapter[Way] = TypeAdapter(Way)
 class ToldSession(Session):
     """The session of a rank that is told everything: it knows the events that it was told of, and notes nothing."""
 
-    told: dict[str, Event]
+    def __init__(self, memory: Memory, namespace: str, shared: Sequence[str] = (), request_id: str = "") -> None:
+        super().__init__(memory, namespace, shared, request_id)
+        self._told: dict[str, Event] = {}
 
     def learn(self, events: Iterable[Event]) -> None:
         """Take up events of which the first rank spoke."""
-        self.told = {**getattr(self, "told", {}), **{event.id: event for event in events}}
+        self._told.update({event.id: event for event in events})
 
     def events(self, placement: Placement) -> Sequence[Event]:
         """See `Session`."""
@@ -71,4 +73,4 @@ class ToldSession(Session):
         """The first rank does."""
 
     def _lookup(self, event_ids: Sequence[str]) -> Sequence[Event]:
-        return [self.told[event_id] for event_id in event_ids]
+        return [self._told[event_id] for event_id in event_ids]
