@@ -90,7 +90,8 @@ def test_two_ranks_recall_and_answer_as_one(tmp_path, case):
         two = ask(server, chat)
         assert server.tracebacks() == 0
         shutil.copytree(tmp_path / "by two", tmp_path / "copy of two")
-    assert [len(reply["recalled"]) > 0 for reply in one] == [True, True, True, True]
+    # What the first turn recalled stands in front of it in the second.
+    assert [len(reply["recalled"]) > 0 for reply in one] == [True, False, True, True]
     # The sums of two ranks are added in another order than those of one.
     assert max(differences(one, two)) < 1e-3
     with serving("by one", 2) as server:
