@@ -3,6 +3,7 @@ wrote the store, and no failure of the memory on a rank that costs more than a r
 
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -193,8 +194,12 @@ def test_what_is_forgotten_is_forgotten_on_every_rank(served):
     plain = generate(server, asked, namespace="gone", mode="off")["output_ids"]
     generate(server, told, namespace="gone")
     assert sorted(recalled(server, asked, "gone")[0]) == [40, 64]
-    one = post(server, "/v14/forget", {"everything": True}, X_V14_Namespace="gone")
-    assert one["forgotten"] == 2
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(generate, server, asked, num_tokens=2000, mode="read", namespace="gone")
+        time.sleep(3)
+        gone = post(server, "/v14/forget", {"everything": True}, X_V14_Namespace="gone")
+        assert len(running.result()["output_ids"]) < 2000
+    assert gone["forgotten"] == 2
     assert recalled(server, asked, "gone") == ([], plain)
     generate(server, told, namespace="gone")
     assert sorted(recalled(server, asked, "gone")[0]) == [40, 64]
