@@ -93,7 +93,7 @@ def _seams() -> dict[str, Any]:
 
 
 def _directory(path: Path) -> dict[str, Any]:
-    from v14.engines.sglang.server_args import refused_ranks
+    from v14.engines.sglang.shards import refused_ranks
     from v14.profile import Profile
     from v14.upgrade.weights import weights_id
 

@@ -9,7 +9,8 @@ import torch
 from tests.tiny import geometry_of, tiny_checkpoint, tiny_options
 from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory
-from v14.engines.sglang.server_args import BACKENDS, RULES, SPARSE, refusals, refused_engine, refused_ranks
+from v14.engines.sglang.server_args import BACKENDS, RULES, SPARSE, refusals, refused_engine
+from v14.engines.sglang.shards import refused_ranks
 
 FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
 BAD = {

@@ -6,9 +6,11 @@ are fewer of them than ranks, n / H neighbours have copies of one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
+from v14.config import Options
 from v14.geometry import Geometry
 from v14.recall.voters import Voters
 from v14.types import Cue
@@ -78,3 +80,29 @@ class Shards:
             queries=torch.cat([part.queries for part in parts])[back],
             context_lse=torch.cat([part.context_lse for part in parts])[back],
         )
+
+
+def refused_ranks(tp_size: Any, geometry: Geometry, options: Options) -> list[str]:
+    """What the memory does not serve with a model's heads shared out among `tp_size` ranks."""
+    size = int(tp_size or 1)
+    if size == 1:
+        return []
+    lines = []
+    if Shards.of(geometry, size).uneven:
+        lines.append(
+            f"--tp-size {size}: {geometry.num_heads} heads and {geometry.num_kv_heads} KV heads cannot be shared out "
+            "evenly; serve with a --tp-size that divides them"
+        )
+    if geometry.recurrent is not None and geometry.placeable:
+        remedy = "in the directory's config.json, or serve with --tp-size 1"
+        if options.reinstate == "kv":
+            lines.append(
+                f"--tp-size {size} with `reinstate: kv`: each rank has a part of the recurrent states, which are not "
+                f"placed; write `reinstate: reread` {remedy}"
+            )
+        if options.engram_rank:
+            lines.append(
+                f"--tp-size {size} with `engram_rank: {options.engram_rank}`: each rank has a part of the recurrent "
+                f"states, of which no engrams are kept; write `engram_rank: 0` {remedy}"
+            )
+    return lines

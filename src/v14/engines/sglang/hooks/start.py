@@ -12,6 +12,7 @@ from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.recurrent import refused_states
 from v14.engines.sglang.scrub import share_one_heap
+from v14.engines.sglang.shards import refused_ranks
 from v14.engines.sglang.telling import FLAG
 from v14.errors import V14Error
 from v14.memory import Memory, check_store
@@ -46,7 +47,7 @@ def refuse_unserved(result: Any, args: Any) -> Any:
             check_store(Switches.read(), profile.weights_id)
         except V14Error as error:
             raise SystemExit(f"sglang-v14: {error}") from error
-        ranks = server_args.refused_ranks(args.tp_size, profile.geometry, profile.options)
+        ranks = refused_ranks(args.tp_size, profile.geometry, profile.options)
         refuse([*missing_hooks(), *server_args.refusals(args), *ranks])
         # The scheduler is still to be started, and inherits it.
         share_one_heap(os.environ)
