@@ -221,7 +221,9 @@ def test_a_directory_whole_incomplete_and_with_other_weights(tmp_path):
     # A tiny directory names weights that it does not have.
     assert value["computed_id"] in only(directory.examine(model, steps), "fail").text
     steps = {"directory": {"value": value | {"computed_id": value["weights_id"]}}}
-    assert set(levels(directory.examine(model, steps))) == {"ok"}
+    found = list(directory.examine(model, steps))
+    assert set(levels(found)) == {"ok"}
+    assert [finding.text for finding in found if finding.subject == "ranks"] == ["served with --tp-size 1, 2, 4"]
     broken = {"directory": {"error": "OptionError: recall_flor: Extra inputs are not permitted"}}
     assert "recall_flor" in only(directory.examine(model, broken), "fail").text
     (weights,) = model.glob("*.safetensors")

@@ -23,6 +23,7 @@ BY_HAND = {
     "engines/sglang/recurrent.py | refused at start": _STATES,
     "engines/sglang/seams.py | refused at start": f"{_REFUSALS}test_a_seam_that_is_gone_or_changed_is_reported",
     "engines/sglang/server_args.py | refused at start": f"{_REFUSALS}test_what_the_engine_chose_by_itself_is_checked",
+    "engines/sglang/shards.py | refused at start": f"{_REFUSALS}test_ranks_without_a_part_of_their_own_are_refused",
 }
 """By file and kind the test of what the recorder does not see."""
 

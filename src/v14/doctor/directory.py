@@ -34,6 +34,7 @@ def examine(path: Path, steps: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         yield ok("weights", value["weights_id"])
     yield ok("profile", value["architecture"])
+    yield ok("ranks", f"served with --tp-size {', '.join(map(str, value['ranks']))}")
     yield ok("options", ", ".join(f"{name}={setting}" for name, setting in value["options"].items()))
 
 

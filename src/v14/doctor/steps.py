@@ -93,15 +93,18 @@ def _seams() -> dict[str, Any]:
 
 
 def _directory(path: Path) -> dict[str, Any]:
+    from v14.engines.sglang.shards import refused_ranks
     from v14.profile import Profile
     from v14.upgrade.weights import weights_id
 
     profile = Profile.load(path)
+    sizes = range(1, profile.geometry.num_heads + 1)
     return {
         "architecture": profile.base_architecture,
         "weights_id": profile.weights_id,
         "computed_id": weights_id(path),
         "options": profile.options.model_dump(),
+        "ranks": [size for size in sizes if not refused_ranks(size, profile.geometry, profile.options)],
     }
 
 

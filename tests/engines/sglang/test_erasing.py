@@ -123,7 +123,7 @@ def test_slots_come_back_when_clearing_fails(engine, monkeypatch):
 
 def test_recurrent_states_that_are_free_are_cleared(engine):
     cleared = Counter()
-    engine.states = SimpleNamespace(num_slots=5, clear_free=lambda: cleared.update(["yes"]))
+    engine.state_pool = SimpleNamespace(num_slots=5, clear_free=lambda: cleared.update(["yes"]))
     engine.behind_forward = nullcontext
     erasing.Eraser(engine).finish("n", [])
     assert cleared["yes"] == 1

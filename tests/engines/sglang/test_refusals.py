@@ -6,15 +6,21 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.tiny import geometry_of, tiny_checkpoint, tiny_options
 from v14.engines.sglang import seams
 from v14.engines.sglang.directory import is_v14_directory
 from v14.engines.sglang.server_args import BACKENDS, RULES, SPARSE, refusals, refused_engine
+from v14.engines.sglang.shards import refused_ranks
 
 FINE = SimpleNamespace(tp_size=1, page_size=1, attention_backend="torch_native", disaggregation_mode="null")
 BAD = {
-    "tp_size": 2,
     "pp_size": 2,
     "dp_size": 2,
+    "nnodes": 2,
+    "attn_cp_size": 2,
+    "dcp_size": 2,
+    "dwdp_size": 2,
+    "enable_kv_cache_sharding": True,
     "tokenizer_worker_num": 2,
     "page_size": 64,
     "attention_backend": "fa3",
@@ -64,6 +70,20 @@ def test_an_unserved_argument_is_named_with_a_remedy(argument):
 def test_all_refusals_come_at_once():
     assert len(refusals(SimpleNamespace(**BAD))) == len(BAD)
     assert refusals(FINE) == []
+
+
+def test_ranks_without_a_part_of_their_own_are_refused():
+    geometry, options = geometry_of(tiny_checkpoint("llama")), tiny_options()
+    assert refused_ranks(None, geometry, options) == refused_ranks(1, replace(geometry, num_heads=3), options) == []
+    assert refused_ranks(2, geometry, options) == refused_ranks(4, geometry, options) == []
+    [uneven] = refused_ranks(3, geometry, options)
+    assert uneven.startswith("--tp-size 3: 4 heads and 2 KV heads")
+    hybrid = geometry_of(tiny_checkpoint("qwen3_5"))
+    [placed, kept] = refused_ranks(2, hybrid, tiny_options(reinstate="kv", engram_rank=1))
+    assert "`reinstate: kv`" in placed
+    assert "`engram_rank: 1`" in kept
+    for way in ("reread", "auto"):
+        assert refused_ranks(2, hybrid, tiny_options(reinstate=way, engram_rank=0)) == []
 
 
 @pytest.mark.parametrize("name", BACKENDS.values())

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from tests.test_explain import asked, memory_of, told
 from v14.engines.sglang import control
 from v14.engines.sglang.importing import Importer, import_router
+from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.routes import router
 from v14.events import file
 from v14.events.cut import Cutter
@@ -64,7 +65,7 @@ def client():
     memory = memory_of()
     told(memory, "my house is blue")
     asked(memory, "chat/1")
-    engine = SimpleNamespace(memory=memory, settle=lambda namespace: None, num_waiting=0)
+    engine = SimpleNamespace(memory=memory, settle=lambda namespace: None, num_waiting=0, ranks=Ranks())
 
     async def ask(what, **arguments):
         return control.answer(engine, control.order(what, **arguments))

@@ -9,17 +9,19 @@ import pytest
 from v14.engines.sglang.runtime import MAX_WRITES, Runtime
 
 
-@pytest.fixture
-def engine():
+def made(*, recurrent=None, reinstate="kv", speculative=None, ranks=None):
     profile = SimpleNamespace(
         voters=SimpleNamespace(layers=(0,)),
-        geometry=SimpleNamespace(recurrent=None),
-        options=SimpleNamespace(reinstate="kv"),
+        geometry=SimpleNamespace(recurrent=recurrent, placeable=True, num_heads=4, num_kv_heads=2),
+        options=SimpleNamespace(reinstate=reinstate),
     )
-    return Runtime(
-        SimpleNamespace(profile=profile),
-        SimpleNamespace(server_args=SimpleNamespace(speculative_algorithm=None)),
-    )
+    scheduler = SimpleNamespace(server_args=SimpleNamespace(speculative_algorithm=speculative), req_to_token_pool=None)
+    return Runtime(SimpleNamespace(profile=profile, way=lambda num_tokens: "kv"), scheduler, ranks)
+
+
+@pytest.fixture
+def engine():
+    return made()
 
 
 @pytest.fixture
@@ -63,3 +65,30 @@ def test_nothing_is_kept_of_writes_that_are_done(engine):
         engine.write_behind(name, lambda: None)
     engine.settle("d")
     assert not engine._writes
+
+
+class Second:
+    """The second of two ranks."""
+
+    size, rank, leads = 2, 1, False
+
+    def told(self, kind, decide):
+        return kind.validate_json(b'"reread"')
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "way"),
+    [
+        ({}, "kv"),
+        ({"reinstate": "auto"}, "kv"),
+        ({"speculative": "EAGLE"}, "reread"),
+        ({"ranks": Second()}, "kv"),
+        ({"ranks": Second(), "reinstate": "auto"}, "reread"),
+        ({"ranks": Second(), "recurrent": SimpleNamespace()}, "reread"),
+        ({"recurrent": SimpleNamespace()}, "kv"),
+    ],
+    ids=["placed", "chosen", "a draft model", "a part of it", "told", "a part of the states", "all states"],
+)
+def test_how_a_span_comes_back(kwargs, way):
+    """What a draft model, or another rank, cannot have is read again; what was measured is the first rank's to know."""
+    assert made(**kwargs).way(64) == way

@@ -9,6 +9,7 @@ import torch
 
 from v14.engines.sglang import runtime
 from v14.engines.sglang.hooks import span
+from v14.engines.sglang.ranks import Ranks
 from v14.explain import Account, Records
 from v14.reinstate.transcripts import Placement
 
@@ -90,6 +91,7 @@ def insert(tree, states, buffers, monkeypatch):
         slots=lambda req, length: torch.arange(length),
         behind_forward=nullcontext,
         used_here=lambda *tensors: None,
+        ranks=Ranks(),
     )
     req = SimpleNamespace(extra_key="a")
     reading = SimpleNamespace(sequence=SimpleNamespace(token_ids=tuple(range(8))))
@@ -131,26 +133,25 @@ def fails():
 
 
 @pytest.mark.parametrize(
-    ("place", "way", "tries", "drafts"),
+    ("place", "way", "tries", "chosen"),
     [
-        (lambda: ["e"], "kv", 3, False),
-        (lambda: None, "reread", 1, False),
-        (fails, "reread", 1, False),
-        (fails, "reread", 0, True),
+        (lambda: ["e"], "kv", 3, "kv"),
+        (lambda: None, "reread", 1, "kv"),
+        (fails, "reread", 1, "kv"),
+        (fails, "reread", 0, "reread"),
     ],
-    ids=["placed", "no room", "an error", "a draft model"],
+    ids=["placed", "no room", "an error", "read again"],
 )
-def test_what_cannot_be_placed_is_tried_once(place, way, tries, drafts, monkeypatch):
+def test_what_cannot_be_placed_is_tried_once(place, way, tries, chosen, monkeypatch):
     """A request that waits is matched with every pass; the tree of this test forgets what was placed."""
     tried = []
     monkeypatch.setattr(span, "_place", lambda *args: tried.append(args) or place())
     memory = SimpleNamespace(
         guard=lambda concern: suppress(RuntimeError),
-        way=lambda num_tokens: "kv",
         counters=Counter(),
         costs=SimpleNamespace(note=lambda *args: None),
     )
-    engine = SimpleNamespace(memory=memory, rereading={}, has_draft_model=drafts)
+    engine = SimpleNamespace(memory=memory, rereading={}, way=lambda num_tokens: chosen)
     account = Account(Records(), [], "r", trace=False)
     monkeypatch.setattr(runtime, "_runtime", engine)
     reading = SimpleNamespace(

@@ -5,6 +5,7 @@ import time
 import urllib.request
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +28,8 @@ def reading(*, new_position, num_tokens):
 
 def engine_of(mode, **readings):
     requests = {rid: SimpleNamespace(v14_reading=read) for rid, read in readings.items()}
-    return SimpleNamespace(memory=SimpleNamespace(), probing=requests, reinstate=mode)
+    memory = SimpleNamespace(guard=lambda concern: nullcontext())
+    return SimpleNamespace(memory=memory, probing=requests, reinstate=mode)
 
 
 def batch_of(*parts, logprobs=False):
@@ -124,7 +126,7 @@ def test_whatever_fails_in_the_middle_of_a_pass_lets_it_go_on(monkeypatch):
             return self
 
         def __exit__(self, kind, error, trace):
-            failed.append(error)
+            failed.extend([error] if error is not None else [])
             return isinstance(error, Exception)
 
     def keep_cue(*_):
@@ -133,6 +135,7 @@ def test_whatever_fails_in_the_middle_of_a_pass_lets_it_go_on(monkeypatch):
     engine = engine_of("reread", a=reading(new_position=5, num_tokens=20))
     engine.hearing, engine.last_voter_layer = (Pass(rid="a", place=0, start=0, length=20, first_row=0),), 3
     engine.keep_cue, engine.slots, engine.memory.guard = keep_cue, lambda *_: None, lambda _: Guard()
+    engine.plan = lambda read: False
     monkeypatch.setattr(runtime, "_runtime", engine)
     layer = SimpleNamespace(layer_id=3)
     assert stop.stop_behind_voters("attended", None, layer=SimpleNamespace(layer_id=2)) == "attended"

@@ -15,6 +15,7 @@ from typing import Any
 
 from v14.engines.sglang.erasing import Eraser
 from v14.engines.sglang.runtime import Runtime
+from v14.engines.sglang.telling import EVENTS
 from v14.errors import SelectionError, StoreError, V14Error
 from v14.forgetting import Selection, select
 from v14.types import Event
@@ -40,7 +41,10 @@ def answer(engine: Runtime | None, text: str) -> Answer:
         if engine is None:
             raise StoreError("the memory is off; the log says why, look there")
         asked = json.loads(text.removeprefix(PREFIX))
-        return ORDERS[asked.pop("what")](engine, **asked)
+        what = asked.pop("what")
+        if what not in CHANGING and not engine.ranks.leads:
+            return {}
+        return ORDERS[what](engine, **asked)
     except SelectionError as error:
         return {"error": str(error), "status": 404}
     except V14Error as error:
@@ -105,9 +109,14 @@ def _explain(engine: Runtime, namespace: str, request_id: str) -> Answer:
 
 
 def _forget(engine: Runtime, namespace: str, selection: Mapping[str, Any], requested_by: str = "") -> Answer:
-    engine.settle(namespace)
     wanted = _selection(selection)
-    return Eraser(engine).erase(namespace, select(engine.memory, namespace, wanted), wanted.kind, requested_by)
+
+    def chosen() -> tuple[Event, ...]:
+        engine.settle(namespace)
+        return tuple(select(engine.memory, namespace, wanted))
+
+    events: tuple[Event, ...] = engine.ranks.told(EVENTS, chosen)
+    return Eraser(engine).erase(namespace, events, wanted.kind, requested_by)
 
 
 def _finish(engine: Runtime, namespace: str, ids: list[str]) -> Answer:
@@ -122,6 +131,9 @@ def _shown(event: Event) -> Answer:
     shown = dataclasses.asdict(event)
     return {**shown, "token_ids": list(event.token_ids), "num_tokens": event.num_tokens}
 
+
+CHANGING = {"forget", "finish"}
+"""Orders that every rank has to carry out; what only asks is answered by the first alone."""
 
 ORDERS: Mapping[str, Callable[..., Answer]] = {
     "namespaces": _namespaces,

@@ -24,6 +24,7 @@ from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.scrub import scrub
 from v14.engines.sglang.slots import write
+from v14.engines.sglang.telling import COUNT, IDS
 from v14.events.runs import contains, packed
 from v14.types import Event
 
@@ -44,13 +45,18 @@ class Eraser:
             if _holds(reading, namespace, events):
                 reading.is_stored = True
                 reading.erased |= {(namespace, event_id) for event_id in ids}
-        num_events = self._engine.memory.forget(namespace, ids, selection=kind, requested_by=requested_by)
+        memory = self._engine.memory
+        num_events = self._engine.ranks.told(
+            COUNT, lambda: memory.forget(namespace, ids, selection=kind, requested_by=requested_by)
+        )
         return {"forgotten": num_events, "ids": ids, "in_flight": self.finish(namespace, ids)}
 
     def finish(self, namespace: str, ids: Sequence[str]) -> int:
         """Clear what has become free; how many requests that held some of the events have yet to end."""
         gone = {(namespace, event_id) for event_id in ids}
-        held_by = [rid for rid, reading in self._readings() if not gone.isdisjoint(reading.erased)]
+        held_by = self._engine.ranks.told(
+            IDS, lambda: [rid for rid, reading in self._readings() if not gone.isdisjoint(reading.erased)]
+        )
         for rid in held_by:
             # Again each time: a request on its way back into the queue does not hear of it.
             self._engine.scheduler.abort_request(AbortReq(rid=rid))
@@ -74,7 +80,7 @@ class Eraser:
 
     def _evict(self) -> None:
         allocator = self._engine.scheduler.token_to_kv_pool_allocator
-        states = self._engine.states
+        states = self._engine.state_pool
         everything = EvictParams(num_tokens=allocator.size, mamba_num=0 if states is None else states.num_slots)
         self._engine.scheduler.tree_cache.evict(everything)
 
@@ -98,9 +104,9 @@ class Eraser:
                         write(engine.kv_pool.get_value_buffer(layer.index), free, 0.0)
             finally:
                 allocator.free(free)
-        if engine.states is not None:
+        if engine.state_pool is not None:
             with engine.behind_forward():
-                engine.states.clear_free()
+                engine.state_pool.clear_free()
 
 
 def _holds(reading: Reading, namespace: str, events: Sequence[Event]) -> bool:

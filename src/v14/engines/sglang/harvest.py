@@ -62,6 +62,15 @@ class Harvest:
         if self._copied is not None:
             self._copied.record()
 
+    def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values `[L, T, H, D]` of all runs, one behind the other."""
+        self.wait()
+        return self._keys, self._values
+
+    def replace(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put other heads in place of those of `parts`."""
+        self._keys, self._values = keys, values
+
     @property
     def dtype(self) -> torch.dtype:
         """That of the pool, or bfloat16 where the pool has 8-bit floats."""

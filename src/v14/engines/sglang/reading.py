@@ -23,9 +23,9 @@ class Reading:
     `token_ids` are the client's own; `sequence` is what the engine reads. While the request looks for what to recall,
     `original` is the engine's request as it came, and `queries[layer]` collects post-rotary queries `[n, heads, D]`
     from position `cue_start` of the sequence on, chunk by chunk; they become `cue`, on the CPU, which is there once
-    the event `cue_copied` has passed (None: it is there). The plan leaves a `report` for the client; if it brings
-    something back, `again` is how the request is read the second time. `is_stopped` says that the first reading ended
-    behind the last voter layer, so that nothing of it may be kept.
+    the event `cue_copied` has passed (None: it is there). The plan (`is_planned`: it was tried) leaves a `report` for
+    the client; if it brings something back, `again` is how the request is read the second time. `is_stopped` says that
+    the first reading ended behind the last voter layer, so that nothing of it may be kept.
 
     `recording` holds what is wanted of recurrent states, `way` how its spans come back; both are decided when the
     request is first matched. `erased` are the events (namespace, id) because of which it is being ended.
@@ -47,6 +47,7 @@ class Reading:
     original: Any = None
     again: "Reading | None" = None
     report: dict[str, Any] | None = None
+    is_planned: bool = False
     is_stopped: bool = False
 
     @property

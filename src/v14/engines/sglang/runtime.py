@@ -8,28 +8,36 @@ import logging
 import time
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 
 from v14.engines.sglang import seams
+from v14.engines.sglang.harvest import Harvest, Run
 from v14.engines.sglang.passes import Pass
+from v14.engines.sglang.ranks import RankError, Ranks
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
+from v14.engines.sglang.shards import Shards
 from v14.engines.sglang.slots import read
+from v14.engines.sglang.telling import DECISION, OPENING, WAY, Decision, Opening, ToldSession
 from v14.engines.sglang.ticket import KEY, Ticket
 from v14.engines.sglang.timing import Timer
 from v14.explain import described
+from v14.geometry import Geometry
 from v14.memory import Memory, Session
 from v14.recall.cue import build_cue, gather
+from v14.recall.voters import Voters
+from v14.reinstate.cost import Way
 from v14.reinstate.layout import Layout
 from v14.reinstate.transcripts import Placement
-from v14.types import Cue, Plan
+from v14.types import Cue, Plan, Span
 
 logger = logging.getLogger("v14")
 
@@ -41,11 +49,13 @@ MAX_ARRIVING = 4096
 
 
 class Runtime:
-    """One memory and the engine it serves."""
+    """One memory and the engine it serves; of several `ranks`, the first one's memory and this one's engine."""
 
-    def __init__(self, memory: Memory, scheduler: Any) -> None:
+    def __init__(self, memory: Memory, scheduler: Any, ranks: Ranks | None = None) -> None:
         self.memory = memory
         self.scheduler = scheduler
+        self.ranks = ranks or Ranks()
+        self.shards = Shards.of(memory.profile.geometry, self.ranks.size)
         # By request id. A request that is aborted in the queue is never heard of again, so neither may keep it alive.
         self.arriving: OrderedDict[str, Reading] = OrderedDict()
         self.attached: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -60,17 +70,20 @@ class Runtime:
         self.voter_layers = frozenset(memory.profile.voters.layers)
         self.last_voter_layer = max(self.voter_layers)
         geometry = memory.profile.geometry
-        self.states: StatePool | None = None
+        self.state_pool: StatePool | None = None
         if geometry.recurrent is not None and geometry.placeable:
-            self.states = StatePool(scheduler.req_to_token_pool, geometry.recurrent)
+            self.state_pool = StatePool(scheduler.req_to_token_pool, geometry.recurrent)
+        # Several ranks have a part of the states each, which is neither noted nor placed: their events are read again.
+        self.states = self.state_pool if self.ranks.size == 1 else None
         # Requests whose recurrent layers are watched, by id, and what they are to note in the pass that runs.
         self.recording: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.noting: list[Noting] = []
         # What is placed or copied is there for the served model only: a draft model has to read it.
         self.has_draft_model = seams.has_draft_model(scheduler.server_args)
-        self.reinstate = "reread" if self.has_draft_model else memory.profile.options.reinstate
+        is_parted = self.state_pool is not None and self.states is None
+        self.reinstate = "reread" if self.has_draft_model or is_parted else memory.profile.options.reinstate
         # Only `auto` has a choice to make, and needs to know what reading again costs.
-        self.timer = Timer() if self.reinstate == "auto" else None
+        self.timer = Timer() if self.reinstate == "auto" and self.ranks.leads else None
         self.rereading: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="v14-observe")
@@ -81,6 +94,14 @@ class Runtime:
         self._writes.append((namespace, self._writer.submit(write)))
         while len(self._writes) > MAX_WRITES:
             self._writes.popleft()[1].result()
+
+    @cached_property
+    def _mine(self) -> tuple[Geometry, Voters]:
+        """The model and its voters as this rank has them."""
+        geometry, voters = self.memory.profile.geometry, self.memory.profile.voters
+        if self.ranks.size == 1:
+            return geometry, voters
+        return self.shards.geometry(geometry), self.shards.voters(voters, self.ranks.rank)[0]
 
     @property
     def num_waiting(self) -> int:
@@ -107,17 +128,33 @@ class Runtime:
 
     def arrive(self, recv_req: Any, ticket: Ticket) -> None:
         """Open a reading for an arriving request, and give it the token ids that the engine is to read."""
-        session = self.memory.session(ticket.namespace, ticket.shared, request_id=recv_req.rid)
+        session_of = self.memory.session if self.ranks.leads else partial(ToldSession, self.memory)
+        session = session_of(ticket.namespace, ticket.shared, request_id=recv_req.rid)
         token_ids = tuple(recv_req.input_ids)
+        opening = self.ranks.told(OPENING, lambda: self._opening(ticket, session, token_ids))
+        self._expect(recv_req, self.ranks.agreed(lambda: self._opened(recv_req, ticket, session, token_ids, opening)))
+
+    def _opening(self, ticket: Ticket, session: Session, token_ids: tuple[int, ...]) -> Opening:
         layout = session.layout(token_ids)
-        reading = self._reading(
-            ticket, session, token_ids, layout, session.standing(layout.placements) if ticket.reads else ()
+        placements = session.standing(layout.placements) if ticket.reads else ()
+        return Opening(
+            layout=layout,
+            placements=placements,
+            events=tuple(event for placement in placements for event in session.events(placement)),
+            looks=ticket.reads and self._may_hold(session),
         )
-        if ticket.reads and self._may_hold(session):
+
+    def _opened(
+        self, recv_req: Any, ticket: Ticket, session: Session, token_ids: tuple[int, ...], opening: Opening
+    ) -> Reading:
+        if isinstance(session, ToldSession):
+            session.learn(opening.events)
+        reading = self._reading(ticket, session, token_ids, opening.layout, opening.placements)
+        if opening.looks:
             reading.original = seams.copied(recv_req)
         else:
             session.record(token_ids, reading.placements)
-        self._expect(recv_req, reading)
+        return reading
 
     def _reading(
         self,
@@ -151,25 +188,24 @@ class Runtime:
         All that can fail is done here: what is left is to end the request (`decide`).
         """
         cue, reading.cue = reading.cue, None
-        assert cue is not None
-        plan, vote_ms = self._plan(reading, cue)
-        if not plan.events:
-            reading.session.record(reading.token_ids, reading.placements)
+        reading.is_planned = True
+        if cue is None and self.ranks.size == 1:
+            return False  # it failed, and was logged; of several ranks, the others have to hear of it
+        whole = self._whole(reading, cue)
+        decision = self.ranks.told(DECISION, lambda: self._decided(reading, whole))
+        if not decision.recalls:
             if reading.recording is not None:
                 reading.recording.forget_heads()
-            reading.report = self._report(reading, plan, vote_ms)
+            reading.report = decision.report
             return False
-        placements = reading.session.placed(reading.layout, plan)
-        again = self._reading(reading.ticket, reading.session, reading.token_ids, reading.layout, placements)
-        again.session.record(again.token_ids, again.placements)
-        again.report = self._report(again, plan, vote_ms)
+        again = self.ranks.agreed(lambda: self._again(reading, decision))
         reading.again = again
         return True
 
     def decide(self, req: Any, reading: Reading) -> None:
         """The prompt of a looking request is read: make its plan, and end the request if it is to be read again."""
         original, reading.original = reading.original, None
-        if reading.cue is not None:
+        if not reading.is_planned:
             self.plan(reading)
         if reading.again is not None:
             self._expect(original, reading.again)
@@ -177,6 +213,48 @@ class Runtime:
             seams.end_unheard(req)
         elif reading.report is not None:
             req.customized_info = {**(req.customized_info or {}), KEY: [reading.report]}
+
+    def _whole(self, reading: Reading, cue: Cue | None) -> Cue | None:
+        """The cue of all voters, on the first rank; None on the others."""
+
+        def mine() -> tuple[torch.Tensor, torch.Tensor]:
+            if cue is None:
+                raise RankError("the cue of this rank's voters is not there; the log says why, look above")
+            if reading.cue_copied is not None:
+                reading.cue_copied.synchronize()
+            return cue.queries, cue.context_lse
+
+        if self.ranks.size == 1:
+            return cue
+        parts = self.ranks.gathered(mine)
+        if parts is None:
+            return None
+        cues = [Cue(queries=queries, context_lse=context_lse) for queries, context_lse in parts]
+        return self.shards.joined_cue(self.memory.profile.voters, cues)
+
+    def _decided(self, reading: Reading, cue: Cue | None) -> Decision:
+        assert cue is not None
+        session = reading.session
+        plan, vote_ms = self._plan(reading, cue)
+        if not plan.events:
+            session.record(reading.token_ids, reading.placements)
+            return Decision(report=self._report(reading, plan, vote_ms))
+        placements = session.placed(reading.layout, plan)
+        again = self._reading(reading.ticket, session, reading.token_ids, reading.layout, placements)
+        return Decision(
+            report=self._report(again, plan, vote_ms),
+            placements=placements,
+            events=tuple(event for placement in placements for event in session.events(placement)),
+        )
+
+    def _again(self, reading: Reading, decision: Decision) -> Reading:
+        session = reading.session
+        if isinstance(session, ToldSession):
+            session.learn(decision.events)
+        again = self._reading(reading.ticket, session, reading.token_ids, reading.layout, decision.placements)
+        session.record(again.token_ids, again.placements)
+        again.report = decision.report
+        return again
 
     def read_again(self, req: Any) -> None:
         """Queue a request that ended with its plan once more, in front of those that were never begun."""
@@ -223,8 +301,15 @@ class Runtime:
             reading.cue_copied.record()
 
     def _cue(self, reading: Reading, row: torch.Tensor) -> Cue:
-        voters, geometry = self.memory.profile.voters, self.memory.profile.geometry
+        """The cue of the voters that this rank has."""
+        geometry, voters = self._mine
         asked = {layer: torch.cat(parts) for layer, parts in reading.queries.items()}
+        num_queries = len(next(iter(asked.values())))
+        if not voters.heads:
+            return Cue(
+                queries=row.new_empty(0, num_queries, geometry.head_dim, dtype=torch.float32),
+                context_lse=row.new_empty(0, num_queries, dtype=torch.float32),
+            )
         own = {layer: read(self.kv_pool.get_key_buffer(layer), row) for layer in voters.layers}
         queries, keys = gather(asked, own, geometry, voters)
         return build_cue(
@@ -232,9 +317,54 @@ class Runtime:
             keys,
             geometry,
             voters,
-            first_query=len(reading.sequence.token_ids) - queries.shape[1],
+            first_query=len(reading.sequence.token_ids) - num_queries,
             start=reading.new_position,
         )
+
+    def harvest(self, row: torch.Tensor, runs: Sequence[Run]) -> Harvest | None:
+        """Copy keys and values off the slots `row`, of all heads; None on other ranks than the first."""
+        profile = self.memory.profile
+        if self.ranks.size == 1:
+            # On a GPU making what voters read costs nothing; otherwise it is made in the background, from the traces.
+            return Harvest(self.kv_pool, profile.geometry, row, runs, profile.voters if row.is_cuda else None)
+        made: list[Harvest] = []
+
+        def mine() -> tuple[torch.Tensor, torch.Tensor]:
+            made.append(Harvest(self.kv_pool, profile.geometry, row, runs))
+            return made[0].parts()
+
+        parts = self.ranks.gathered(mine)
+        if parts is None:
+            return None
+        keys, values = (self.shards.joined(of_all) for of_all in zip(*parts, strict=True))
+        made[0].replace(keys, values)
+        return made[0]
+
+    def span(self, reading: Reading, placement: Placement, position: int) -> Span:
+        """What a placement leaves in the layers where it stands at `position`: of this rank's heads, on the CPU."""
+        if self.ranks.size == 1:
+            return reading.session.span(placement, position)
+
+        def parts() -> list[tuple[torch.Tensor, torch.Tensor]]:
+            span = reading.session.span(placement, position)
+            return list(zip(self.shards.cut(span.keys), self.shards.cut(span.values), strict=True))
+
+        keys, values = self.ranks.scattered(parts)
+        events = reading.session.events(placement)
+        return Span(
+            position=position,
+            token_ids=tuple(token for event in events for token in event.token_ids),
+            keys=keys,
+            values=values,
+        )
+
+    def way(self, num_tokens: int) -> Way:
+        """How a span of `num_tokens` is to come back."""
+        if self.reinstate == "reread":
+            return "reread"
+        if self.reinstate != "auto":
+            return self.memory.way(num_tokens)
+        return self.ranks.told(WAY, lambda: self.memory.way(num_tokens))
 
     def _plan(self, reading: Reading, cue: Cue) -> tuple[Plan, float]:
         """The plan, and the milliseconds that it took."""

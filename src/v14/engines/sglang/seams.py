@@ -238,6 +238,11 @@ def _problem(seam: Seam) -> str:
     return f"{seam.target} has no parameter {', '.join(missing)}: {seam.why}" if missing else ""
 
 
+def ranks_group(scheduler: Any) -> Any:
+    """The group of the CPU processes that serve one model; None where there is one."""
+    return scheduler.tp_cpu_group if scheduler.server_args.tp_size > 1 else None
+
+
 def metrics_enabled(server_args: Any) -> bool:
     """Whether SGLang serves `/metrics`."""
     return bool(server_args.enable_metrics)

@@ -56,9 +56,17 @@ def _wide_state(value: Any) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(argument="tp_size", serves=_one, remedy="serve with --tp-size 1"),
     Rule(argument="pp_size", serves=_one, remedy="serve with --pp-size 1"),
     Rule(argument="dp_size", serves=_one, remedy="serve with --dp-size 1"),
+    Rule(argument="nnodes", serves=_one, remedy="serve with --nnodes 1"),
+    Rule(
+        argument="attn_cp_size",
+        serves=_one,
+        remedy="serve with --attn-cp-size 1: ranks would have a part of the tokens",
+    ),
+    Rule(argument="dcp_size", serves=_one, remedy="serve with --dcp-size 1: ranks would have a part of the tokens"),
+    Rule(argument="dwdp_size", serves=_one, remedy="serve with --dwdp-size 1"),
+    Rule(argument="enable_kv_cache_sharding", serves=_unset, remedy="leave out --enable-kv-cache-sharding"),
     Rule(argument="tokenizer_worker_num", serves=_one, remedy="serve with --tokenizer-worker-num 1"),
     Rule(argument="page_size", serves=_one, remedy="serve with --page-size 1"),
     Rule(

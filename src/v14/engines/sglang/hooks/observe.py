@@ -8,9 +8,11 @@ import logging
 from typing import Any
 
 from v14.engines.sglang import runtime, seams
-from v14.engines.sglang.harvest import Harvest
+from v14.engines.sglang.harvest import Run
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
+from v14.engines.sglang.telling import RUNS
+from v14.events.cut import Cut
 
 logger = logging.getLogger("v14")
 
@@ -43,24 +45,16 @@ def _profile(reading: Reading) -> None:
 
 def _observe(engine: Runtime, reading: Reading, req: Any) -> bool:
     """Copy off what is new; False if there is nothing. What is copied becomes events in the background."""
-    sequence_len = len(reading.sequence.token_ids)
     committed = seams.owned_length(req)
-    if committed < sequence_len:
+    if committed < len(reading.sequence.token_ids):
         return False
-    token_ids = list(reading.token_ids)
-    positions = list(reading.sequence.positions)
-    if engine.memory.profile.options.write_generated:
-        written = list(req.output_ids)[: committed - sequence_len]
-        token_ids += written
-        positions += range(sequence_len, sequence_len + len(written))
-    cuts = reading.new_events(token_ids)
-    if not cuts:
+    cuts: list[Cut] = []
+    runs = engine.ranks.told(RUNS, lambda: _runs(engine, reading, req, committed, cuts))
+    if not runs:
         return False
-    runs = [(positions[cut.start], positions[cut.start] + cut.event.num_tokens) for cut in cuts]
-    profile = engine.memory.profile
-    # On a GPU making what voters read costs nothing; otherwise it is made in the background, from the traces.
-    row = engine.slots(req, committed)
-    harvest = Harvest(engine.kv_pool, profile.geometry, row, runs, profile.voters if row.is_cuda else None)
+    harvest = engine.harvest(engine.slots(req, committed), runs)
+    if harvest is None:
+        return False
     read_engram = None if reading.recording is None else reading.recording.engram
 
     def keep() -> None:
@@ -75,3 +69,16 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> bool:
 
     engine.write_behind(reading.session.namespace, keep)
     return True
+
+
+def _runs(engine: Runtime, reading: Reading, req: Any, committed: int, cuts: list[Cut]) -> list[Run]:
+    """Where the events that are not known yet stand in the sequence; they are added to `cuts`."""
+    sequence_len = len(reading.sequence.token_ids)
+    token_ids = list(reading.token_ids)
+    positions = list(reading.sequence.positions)
+    if engine.memory.profile.options.write_generated:
+        written = list(req.output_ids)[: committed - sequence_len]
+        token_ids += written
+        positions += range(sequence_len, sequence_len + len(written))
+    cuts += reading.new_events(token_ids)
+    return [(positions[cut.start], positions[cut.start] + cut.event.num_tokens) for cut in cuts]

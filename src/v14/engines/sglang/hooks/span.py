@@ -69,7 +69,7 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
             if position + sum(lengths) <= known:
                 _stood(reading, placement, position, sum(lengths), "cached")
                 continue
-            reading.way = reading.way or ("reread" if engine.has_draft_model else engine.memory.way(sum(lengths)))
+            reading.way = reading.way or engine.way(sum(lengths))
             if reading.way == "reread":
                 engine.rereading[req.rid] = req
                 _stood(reading, placement, position, sum(lengths), "reread")
@@ -149,14 +149,14 @@ def _place(
         if known is None:
             return None
         found, first = known, edges.index(known.length)
-        span = reading.session.span(placement, edges[0])
+        span = engine.span(reading, placement, edges[0])
         states = _behind(engine, tree_cache, found, span.engrams[first:])
         behind = zip(placement.event_ids[first:], span.engrams[first:], strict=True)
         composed = [event_id for event_id, engram in behind if engram is not None]
     elif found.length < edges[0]:
         return None
     else:
-        span = reading.session.span(placement, edges[0])
+        span = engine.span(reading, placement, edges[0])
 
     def fill(slots: torch.Tensor) -> None:
         keys, values = (
@@ -208,12 +208,16 @@ def _insert(
     if taken is None:
         return False
     slots, state_slot = taken
-    try:
+
+    def filled() -> None:
         with engine.behind_forward():
             engine.used_here(slots)
             fill(slots)
             if engine.states is not None and state_slot is not None and states is not None:
                 engine.states.write(state_slot, *states)
+
+    try:
+        engine.ranks.agreed(filled)
     except BaseException:
         _give_back(engine, tree_cache, slots, state_slot)
         raise

@@ -9,11 +9,15 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from v14.config import Switches
 from v14.engines.sglang import runtime, seams, server_args
 from v14.engines.sglang.directory import is_v14_directory, load_profile
+from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.recurrent import refused_states
 from v14.engines.sglang.scrub import share_one_heap
+from v14.engines.sglang.shards import refused_ranks
+from v14.engines.sglang.telling import FLAG
 from v14.errors import V14Error
 from v14.memory import Memory, check_store
 from v14.namespaces import Namespaces
+from v14.profile import Profile
 
 logger = logging.getLogger("v14")
 
@@ -43,7 +47,8 @@ def refuse_unserved(result: Any, args: Any) -> Any:
             check_store(Switches.read(), profile.weights_id)
         except V14Error as error:
             raise SystemExit(f"sglang-v14: {error}") from error
-        refuse([*missing_hooks(), *server_args.refusals(args)])
+        ranks = refused_ranks(args.tp_size, profile.geometry, profile.options)
+        refuse([*missing_hooks(), *server_args.refusals(args), *ranks])
         # The scheduler is still to be started, and inherits it.
         share_one_heap(os.environ)
     return result
@@ -55,9 +60,10 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
     if not (switches.memory and is_v14_directory(args.model_path)):
         return result
     refuse([*missing_hooks(), *server_args.refusals(args)])
-    memory = Memory.open(load_profile(args.model_path), switches, device=scheduler.device)
-    engine = runtime.Runtime(memory, scheduler) if memory.available else None
-    if seams.metrics_enabled(args):
+    ranks = Ranks(seams.ranks_group(scheduler))
+    memory, available = _opened(ranks, load_profile(args.model_path), switches, scheduler.device)
+    engine = runtime.Runtime(memory, scheduler, ranks) if available else None
+    if seams.metrics_enabled(args) and ranks.leads:
         # Imported only now: see there.
         from v14.engines.sglang.metrics import Exporter
 
@@ -68,7 +74,21 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
         attention, sinks = scheduler.tp_worker.model_runner.attn_backend, bool(memory.profile.voters.sinks)
         scales = seams.kv_scales(scheduler.tp_worker.model_runner.model)
         refuse(server_args.refused_engine(attention, engine.kv_pool, sinks=sinks, kv_scales=scales))
-        refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
+        if engine.states is not None:
+            refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
-        logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
+        if ranks.leads:
+            logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
     return result
+
+
+def _opened(ranks: Ranks, profile: Profile, switches: Switches, device: str) -> tuple[Memory, bool]:
+    """The memory, and whether there is a store: of several ranks, the first has it."""
+    made: list[Memory] = []
+
+    def open_store() -> bool:
+        made.append(Memory.open(profile, switches, device=device))
+        return made[0].available
+
+    available = ranks.told(FLAG, open_store)
+    return made[0] if made else Memory(profile, switches, None, "the first rank has the store: ask it"), available

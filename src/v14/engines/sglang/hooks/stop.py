@@ -79,7 +79,8 @@ def _all_recall(engine: Runtime, heard: tuple[Pass, ...]) -> bool:
     for part in heard:
         req = engine.probing.pop(part.rid)
         reading: Reading = req.v14_reading
-        engine.keep_cue(reading, engine.slots(req, part.end))
+        with engine.memory.guard("cue"):
+            engine.keep_cue(reading, engine.slots(req, part.end))
         if not engine.plan(reading):
             return False
         readings.append(reading)
