@@ -188,6 +188,8 @@ def test_votes_on_a_gpu_are_those_on_the_cpu(monkeypatch, cued_on):
     assert values(there, cue) == pytest.approx(values(here, world.cue), abs=0.1)
     assert there.votes(cue).of(["3", "200"]) == pytest.approx(here.votes(world.cue).of(["200"]), abs=0.1)
     there._max_bytes = 1.0
+    # An engine's keys come from its GPU.
+    there.add("newer", world.keys["1"].cuda())
     there.add("new", world.keys["1"])
-    assert values(there, cue).keys() == values(here, world.cue).keys() | {"new"}
+    assert values(there, cue).keys() == values(here, world.cue).keys() | {"new", "newer"}
     assert there.device.type == "cpu"

@@ -33,8 +33,8 @@ SCANNED_EVENTS = 20_000
 CENTRED_TOKENS = 4096
 """Tokens from which on keys are kept in 8 bits: fewer say too little about what all share, and take little room."""
 
-RECODED_EVENTS = 256
-"""Events taken through the CPU at once when all change their form."""
+RECODED_EVENTS = 1024
+"""Events decoded at once when all change their form."""
 
 CANDIDATES = 2048
 """How many events all voters read where the strongest choose."""
@@ -150,7 +150,7 @@ class Index:
 
     def votes(self, cue: Cue) -> Votes:
         """The votes of the events that are here now."""
-        with self._lock, self._working(cue):
+        with self._lock, self._working(cue.queries, cue.context_lse):
             self._take_in()
             pages = self._pool.pages
             ids = [page.ids for page in pages]
@@ -198,7 +198,7 @@ class Index:
 
     def shares(self, cue: Cue) -> tuple[list[str], torch.Tensor]:
         """Ids of all events and their shares `[N, V]` on the CPU, not calibrated."""
-        with self._lock, self._working(cue):
+        with self._lock, self._working(cue.queries, cue.context_lse):
             self._take_in()
             asked = self._asked(cue, self._all)
             ids, parts = [], [torch.empty(0, len(self._scaling))]
@@ -216,7 +216,7 @@ class Index:
 
     def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
         """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
-        with self._lock, self._working(cue):
+        with self._lock, self._working(cue.queries, cue.context_lse):
             self._take_in()
             keys = self._pool.keys(event_id)
         here = Cue(queries=cue.queries.cpu(), context_lse=cue.context_lse.cpu())
@@ -226,7 +226,12 @@ class Index:
         """Copy, code and calibrate what waits."""
         if self._waiting:
             ids, keys = list(self._waiting), list(self._waiting.values())
-            self._put(ids, torch.cat(keys, 1), [each.shape[1] for each in keys])
+            # An engine's come from its GPU, a store's from the CPU.
+            if len({each.device for each in keys}) > 1:
+                keys = [each.cpu() for each in keys]
+            with self._working(*keys):
+                together = torch.cat(keys, 1)
+            self._put(ids, together, [each.shape[1] for each in keys])
             self._waiting.clear()
             self._num_waiting = 0
 
@@ -235,10 +240,8 @@ class Index:
         cpu = torch.device("cpu")
         if self.device != cpu and self._pool.num_bytes + self._pool.token_bytes * sum(lengths) > self._max_bytes:
             self.move("bfloat16", cpu)
-        if keys.is_cuda and self._stream is not None:
-            keys.record_stream(self._stream)
         try:
-            with self._working():
+            with self._working(keys):
                 self._fill(ids, upload(keys, self.device), lengths)
         except torch.OutOfMemoryError:
             if self.device == cpu:
@@ -269,10 +272,16 @@ class Index:
         self._begin(code)
         for page, slots in before.live():
             for first in range(0, len(slots), RECODED_EVENTS):
-                ids = [str(page.ids[slot]) for slot in slots[first : first + RECODED_EVENTS]]
-                keys = [before.keys(event_id) for event_id in ids]
+                some = slots[first : first + RECODED_EVENTS]
+                ids = [str(page.ids[slot]) for slot in some]
+                keys, null = before.several(page, some)
                 with self._working():
-                    self._fill(ids, upload(torch.cat(keys, 1), code.device), [each.shape[1] for each in keys])
+                    added = self._pool.append(ids, upload(keys, code.device), [page.spans[slot][1] for slot in some])
+                    null, done = upload(null, code.device), 0
+                    for fresh, places in added:
+                        num = places.stop - places.start
+                        fresh.null_shares[:, places] = null[:, done : done + num]
+                        done += num
             page.keys.zero_()
 
     def move(self, form: KeyForm, device: torch.device) -> None:
@@ -322,15 +331,15 @@ class Index:
         return values.masked_fill_(page.lengths[some] == 0, -torch.inf)
 
     @contextmanager
-    def _working(self, cue: Cue | None = None) -> Iterator[None]:
-        """On a GPU, work on the index's own stream, behind what made the cue."""
+    def _working(self, *inputs: torch.Tensor) -> Iterator[None]:
+        """On a GPU, work on the index's own stream, behind what made the inputs."""
         if self._stream is None:
             yield
             return
-        if cue is not None and cue.queries.is_cuda:
-            self._stream.wait_stream(torch.cuda.current_stream(cue.queries.device))
-            cue.queries.record_stream(self._stream)
-            cue.context_lse.record_stream(self._stream)
+        for tensor in inputs:
+            if tensor.is_cuda:
+                self._stream.wait_stream(torch.cuda.current_stream(tensor.device))
+                tensor.record_stream(self._stream)
         with torch.cuda.stream(self._stream):
             yield
 

@@ -145,6 +145,12 @@ class Pool:
         mine = slice(start, start + length)
         return self.code.decode(page.keys[:, mine], None if page.scales is None else page.scales[:, mine]).cpu()
 
+    def several(self, page: Page, slots: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys `[U, sum of lengths, D]` fp32 and null shares `[V, n]` of the events in some slots."""
+        tokens = self._tokens([page.spans[slot] for slot in slots])
+        keys = self.code.decode(page.keys[:, tokens], None if page.scales is None else page.scales[:, tokens])
+        return keys, page.null_shares[:, upload(torch.tensor(slots), self.device)]
+
     def _fill(
         self,
         page: Page,
