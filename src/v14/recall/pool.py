@@ -22,6 +22,9 @@ from v14.recall.layout import Layout
 PAGE_BYTES = 1 << 30
 """A page grows by doubling up to this size; then another begins."""
 
+GPU_PAGE_BYTES = 1 << 33
+"""The same on a GPU, where every page costs some launches."""
+
 FIRST_TOKENS = 128
 FIRST_EVENTS = 8
 
@@ -64,7 +67,8 @@ class Pool:
         self.places: dict[str, tuple[int, int]] = {}
         self._num_rows, self._dim, self._num_voters = num_rows, dim, num_voters
         self.tiled = code.device.type == "cuda" if tiled is None else tiled
-        self._page_tokens = max(FIRST_TOKENS, PAGE_BYTES // self.token_bytes // TILE * TILE)
+        page_bytes = GPU_PAGE_BYTES if code.device.type == "cuda" else PAGE_BYTES
+        self._page_tokens = max(FIRST_TOKENS, page_bytes // self.token_bytes // TILE * TILE)
 
     @property
     def num_bytes(self) -> int:
