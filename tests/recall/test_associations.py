@@ -101,8 +101,10 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91)) == []
     assert "not sure" in world.plan(prompt=(*TEMPLATE, 10, 11, 90, 91)).reason
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 60)) == ["other"]
-    alone = World(other=((10, 11, 60, 61), 1.2))
+    alone = World(other=((10, 11, 60, 61), 1.4))
     assert alone.recalled(prompt=(*TEMPLATE, 90, 91)) == ["other"], "nothing else comes near it"
+    weak = World(other=((10, 11, 60, 61), 1.2))
+    assert weak.recalled(prompt=(*TEMPLATE, 90, 91)) == []
     votes_alone = OPTIONS.model_copy(update={"recall_sure": 0.0})
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=votes_alone)[-1] == "other"
 

@@ -18,8 +18,11 @@ WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
 
 DISTINCT = 0.58
-"""A best event with a vote of the floor is sure, too, where nothing that tells of something else has more than this
-share of its strength. What nobody told has look-alikes, all of them as near (LOG.md, "pairs of tokens")."""
+"""A best event is sure, too, where nothing that tells of something else has more than this share of its strength: what
+nobody told has look-alikes, all of them as near (LOG.md, "pairs of tokens")."""
+
+DISTINCT_VOTE = 1.3
+"""Floors that its vote has to reach for that: where little is stored, a look-alike may be the only one."""
 
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
@@ -76,7 +79,7 @@ def sure(weighed: Sequence[Weighed], options: Options, overlap: Overlap, unit: f
     best = found[0]
     if floor <= 0 or not overlap.tells or best.strength >= options.recall_sure * unit:
         return found
-    if best.vote < floor:
+    if best.vote < DISTINCT_VOTE * unit:
         return []
     others = (each for each in weighed[1:] if overlap.sameness(best.event.id, each.event.id) < SAME)
     second = next(others, None)

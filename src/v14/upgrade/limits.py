@@ -13,7 +13,7 @@ from v14.config import Options
 from v14.recall.associations import leads, strength
 from v14.recall.order import SAME
 from v14.recall.terms import Overlap, Terms
-from v14.recall.weighing import DISTINCT
+from v14.recall.weighing import DISTINCT, DISTINCT_VOTE
 from v14.types import Event
 from v14.upgrade.choose import NEVER, Choice, targets
 from v14.upgrade.measure import Measurement
@@ -124,7 +124,7 @@ def _recalled(choice: Choice, strengths: torch.Tensor, second: torch.Tensor, rat
     votes = choice.votes.masked_fill(strengths < choice.floor, NEVER)
     bar = (best * ratio).clamp_min(choice.floor)
     rank = strengths.argsort(1, descending=True).argsort(1)
-    distinct = (second <= DISTINCT * best) & (votes.gather(1, place[:, None])[:, 0] >= choice.floor)
+    distinct = (second <= DISTINCT * best) & (votes.gather(1, place[:, None])[:, 0] >= DISTINCT_VOTE)
     recalling = ((best >= sure) | distinct) & (votes.amax(1) >= choice.floor)
     return (strengths >= bar[:, None]) & (rank < MAX_EVENTS) & recalling[:, None]
 
