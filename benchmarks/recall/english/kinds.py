@@ -27,7 +27,8 @@ class Kind:
 
     def state(self, draw: random.Random, subject: str, value: str) -> str:
         """The fact as a sentence."""
-        text = draw.choice(self.says).format(s=subject, v=value) + "."
+        text = draw.choice(self.says).format(s=subject, v=value)
+        text += "。" if "？" in self.asks else "."
         return text[0].upper() + text[1:]
 
     def ask(self, subject: str, *, reworded: bool = False) -> str:
@@ -39,12 +40,16 @@ class Kind:
         return names.VALUES[self.value](draw)
 
 
-KINDS = tuple(
-    Kind.parse(line)
-    for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
-    if line and not line.startswith("#")
-)
+def _listed(name: str) -> tuple[Kind, ...]:
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return tuple(Kind.parse(line) for line in text.splitlines() if line and not line.startswith("#"))
+
+
+KINDS = _listed("kinds.txt")
 """All kinds."""
+
+ABROAD = _listed("abroad.txt")
+"""Kinds in other languages, and of code; the name is the row that asks about them."""
 
 OF_PEOPLE = tuple(kind for kind in KINDS if kind.about == "somebody")
 """Those about a person."""

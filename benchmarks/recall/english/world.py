@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from benchmarks.recall.chats import Case, Chat, Passage, Turns
 from benchmarks.recall.english import documents, names, talk
-from benchmarks.recall.english.kinds import KINDS, OF_PEOPLE, Kind
+from benchmarks.recall.english.kinds import ABROAD, KINDS, OF_PEOPLE, Kind
 
 CHANGES = ("That has changed: ", "News: ", "Forget what I said before. ", "It is different now. ", "")
 ROLES = ("gardener", "notary", "chess partner", "music teacher", "driver", "lodger", "accountant", "sparring partner")
@@ -67,6 +67,10 @@ class English:
         "line in 2k",
         "line in 8k",
         "line in 32k",
+        "german",
+        "spanish",
+        "chinese",
+        "code",
     )
 
     def __init__(self, seed: int) -> None:
@@ -92,6 +96,7 @@ class English:
             "absent": lambda row, number: self._absent(row),
             "general": lambda row, number: Case(row=row, chats=(), question=self._general(number)),
             "instruction": lambda row, number: self._instruction(row),
+            **{kind.name: lambda row, number: self._abroad(row, number) for kind in ABROAD},
         }
         return [makers[row](row, number) for number in range(num)]
 
@@ -145,6 +150,21 @@ class English:
             chats.insert(0, talk.asked_in_vain(self._draw, kind.ask(subject, reworded=not reworded)))
         question = kind.ask(subject, reworded=reworded)
         return Case(row=row, chats=tuple(chats), question=question, accepted=(value,), needed=(statement,))
+
+    def _abroad(self, row: str, number: int) -> Case:
+        """A fact in another language or about code, told as it is; every second one is asked in other words."""
+        kind = self._draw.choice([kind for kind in ABROAD if kind.name == row])
+        subject = self._person() if kind.about == "somebody" else names.family(self._draw).lower()
+        (value,) = self._values(kind, 1)
+        statement = kind.state(self._draw, subject, value)
+        chat = Chat(turns=(("user", statement), ("assistant", self._draw.choice(talk.ACKNOWLEDGEMENTS))))
+        return Case(
+            row=row,
+            chats=(chat,),
+            question=kind.ask(subject, reworded=number % 2 == 1),
+            accepted=(value,),
+            needed=(statement,),
+        )
 
     def _chain(self, row: str, num_links: int) -> Case:
         """One to two people on the way from the subject to the fact."""
