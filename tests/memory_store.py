@@ -10,6 +10,7 @@ import torch
 from v14.store.audit import Record
 from v14.store.changes import Changes
 from v14.store.contract import StoreStats
+from v14.store.glance import Glance
 from v14.store.policies import Policy
 from v14.types import Event, Link, Trace
 
@@ -25,6 +26,7 @@ class MemoryStore:
         self._policies: dict[str, Policy] = {}
         self.forgotten: list[tuple[str, str, str, int]] = []
         self.touched: list[str] = []
+        self.recalled: dict[str, float] = {}
 
     def put(self, events: Sequence[tuple[Event, Trace]]) -> None:
         for event, trace in events:
@@ -42,6 +44,21 @@ class MemoryStore:
 
     def events(self, namespace: str) -> list[Event]:
         return sorted((event for event, _ in self._spaces.get(namespace, {}).values()), key=lambda e: e.said_at)
+
+    def glances(self, namespace: str) -> list[Glance]:
+        return [
+            Glance(
+                id=event.id,
+                chat_id=event.chat_id,
+                role=event.role,
+                said_at=event.said_at,
+                recalled_at=self.recalled.get(event.id, 0.0),
+                num_tokens=event.num_tokens,
+                num_bytes=self.trace(namespace, event.id).num_bytes,
+                form="",
+            )
+            for event in self.events(namespace)
+        ]
 
     def changes(self, namespace: str, since: int) -> Changes:
         return Changes(number=1, events=[] if since else self.events(namespace))
@@ -61,6 +78,7 @@ class MemoryStore:
     def touch(self, namespace: str, ids: Sequence[str], recalled_at: float) -> None:
         assert recalled_at <= time.time()
         self.touched.extend(ids)
+        self.recalled.update(dict.fromkeys(ids, recalled_at))
 
     def link(self, namespace: str, links: Sequence[Link]) -> None:
         known = self._spaces.get(namespace, {}).keys()

@@ -9,6 +9,7 @@ import torch
 
 from v14.store.audit import Record
 from v14.store.changes import Changes
+from v14.store.glance import Glance
 from v14.store.policies import Policy
 from v14.types import Event, Link, Trace
 
@@ -47,6 +48,9 @@ class Store(Protocol):
 
     def events(self, namespace: str) -> Sequence[Event]:
         """All events of a namespace, by `said_at`."""
+
+    def glances(self, namespace: str) -> Sequence[Glance]:
+        """What is known of the events of a namespace without reading tokens or traces, in the order of `events`."""
 
     def changes(self, namespace: str, since: int) -> Changes:
         """What changed in a namespace since number `since`, that of an earlier call, by whomever; 0 is everything.

@@ -31,6 +31,9 @@ class CatalogContract(Protocol):
     def rows(self, namespace: str) -> Sequence[Row]:
         """Rows of a namespace that are not set aside, in the order of their commits."""
 
+    def glances(self, namespace: str) -> Sequence[Row]:
+        """The same without the columns that `v14.store.glance` leaves out: empty bytes stand there."""
+
     def all_keys(self) -> Sequence[Key]:
         """Keys of all rows, those set aside included."""
 

@@ -14,6 +14,7 @@ from v14.store.changes import Changes
 from v14.store.contract import StoreStats
 from v14.store.expiry import Expiry, renewed
 from v14.store.foundation import CatalogContract
+from v14.store.glance import Glance, awaited, glances, renewed_glance
 from v14.store.links import link_of
 from v14.store.pending import Key, Renewal, Waiting
 from v14.store.row import Row
@@ -58,6 +59,17 @@ class StoreReading:
                 found.append(_renewed(event, renewals.get(row.key)))
         found += [event for event in waiting.values() if not self._expiry.is_over(namespace, event.said_at)]
         return sorted(found, key=lambda event: event.said_at)
+
+    def glances(self, namespace: str) -> Sequence[Glance]:
+        """What is known of the events of a namespace without their tokens and traces, in the order of `events`."""
+        with self._writer.pending() as pending:
+            waiting = {key: entry for key, entry in pending.events.items() if key[0] == namespace}
+            renewals = dict(pending.renewals)
+        rows = (row for row in self._catalog.glances(namespace) if row.key not in waiting)
+        found = [renewed_glance(glance, renewals.get((namespace, glance.id))) for glance in glances(rows, self._vault)]
+        found += [awaited(entry) for entry in waiting.values()]
+        there = (glance for glance in found if not self._expiry.is_over(namespace, glance.said_at))
+        return sorted(there, key=lambda glance: glance.said_at)
 
     def changes(self, namespace: str, since: int) -> Changes:
         """What changed in a namespace since number `since`, that of an earlier call; 0 is before everything."""

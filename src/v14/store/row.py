@@ -124,7 +124,7 @@ class Row:
 
     def chat(self, vault: Vault | None = None) -> str:
         """The chat's id. Raises `StoreKeyError`, or `TraceCorruptError` where it does not decrypt."""
-        return self._opened(vault)[1] if Form.parse(self.codec).sealed else self.chat_id
+        return opened_chat(vault, self.key, self.chat_id) if Form.parse(self.codec).sealed else self.chat_id
 
     def _opened(self, vault: Vault | None) -> tuple[bytes, str]:
         return opened(vault, self.key, self.token_ids, self.chat_id)
@@ -132,11 +132,18 @@ class Row:
 
 def opened(vault: Vault | None, key: Key, token_ids: bytes, chat_id: str) -> tuple[bytes, str]:
     """Token ids and chat id of the sealed row of (namespace, id). Raises `StoreKeyError` or `TraceCorruptError`."""
+    chat = opened_chat(vault, key, chat_id)
+    assert vault is not None
+    return vault.open_record(token_ids, *key, "token_ids"), chat
+
+
+def opened_chat(vault: Vault | None, key: Key, chat_id: str) -> str:
+    """The chat's id alone."""
     if vault is None:
         raise StoreKeyError(f"event {key[1]} is encrypted; set SGLANG_V14_KEY_FILE to its key")
     try:
         chat = base64.b64decode(chat_id, validate=True)
-        return vault.open_record(token_ids, *key, "token_ids"), vault.open_record(chat, *key, "chat_id").decode()
+        return vault.open_record(chat, *key, "chat_id").decode()
     except (UnicodeDecodeError, binascii.Error, TypeError) as error:
         raise TraceCorruptError(f"event {key[1]} is not what was stored ({error})") from error
 

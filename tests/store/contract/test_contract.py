@@ -77,6 +77,31 @@ def test_visible_at_once(opened: Opener) -> None:
         assert store.flush(30)
 
 
+def test_a_glance_says_what_the_trace_would(opened: Opener) -> None:
+    """Before and after the commit, in each form; bytes after it are those on disk."""
+    form = Form(codec="int8")
+    store = opened(retry_s=60, keeping=Keeping(form=form))
+    store.put([made(number) for number in (2, 1)])
+    store.touch("home", [made(2)[0].id], 77.0)
+    for committed in (False, True):
+        glances, events = store.glances("home"), store.events("home")
+        assert [glance.id for glance in glances] == [event.id for event in events]
+        for glance, event in zip(glances, events, strict=True):
+            for name in ("chat_id", "role", "said_at", "num_tokens"):
+                assert getattr(glance, name) == getattr(event, name)
+            assert glance.recalled_at == (77.0 if event.id == made(2)[0].id else 0.0)
+            if not committed:
+                assert glance.num_bytes == store.trace("home", event.id).num_bytes
+        assert store.flush(30)
+    assert {glance.form for glance in glances} <= {form.text, ""}
+    assert 0 < sum(glance.num_bytes for glance in glances) < store.stats().num_bytes
+    assert store.glances("work") == []
+    store.touch("home", [glances[0].id], 88.0)  # a renewal that awaits its commit
+    assert store.glances("home")[0].recalled_at == 88.0
+    store.set_policy("home", Policy(ttl_s=1e-6))
+    assert store.glances("home") == []
+
+
 def test_events_of_one_moment_keep_their_order(opened: Opener) -> None:
     store = opened()
     events = [(replace(event, said_at=5.0), trace) for event, trace in map(made, (3, 1, 2, 0))]
