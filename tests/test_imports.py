@@ -15,6 +15,7 @@ LEVELS = (
     {"profile"},
     {"memory"},
     {"forgetting"},
+    {"inspector"},
     {"engines.sglang", "engines.transformers", "engines", "upgrade"},
     {"check", "doctor"},
     {"cli"},

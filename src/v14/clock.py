@@ -22,6 +22,8 @@ PARTS = {
     "fetch": "reading traces from the store",
     "turn": "turning keys to where they come to stand",
     "place": "putting a span into the engine's pools, `fetch` and `turn` included",
+    "first_token": "from a request's arrival at the scheduler to its first token, `probe` and `place` included",
+    "decode": "from a request's first token to its last",
     "observe": "copying off what a finished request has read",
     "keep": "making events of it and storing them, in the background",
 }

@@ -56,8 +56,9 @@ class Record:
     """One request's plan and what came of it.
 
     `token_ids` is the client's own prompt; its new part begins at `new_start`, the cue at `cue_start`. `weights[id]`
-    says of an event how much of its vote each token of the cue gave (`v14.recall.weights`). `seconds` and `standing`
-    are the live times and spans of the request's account: they go on filling while it is served.
+    says of an event how much of its vote each token of the cue gave (`v14.recall.weights`). `seconds`, `standing` and
+    `written` are the live times, spans and number of written tokens (one entry, none before its end) of the request's
+    account: they go on filling while it is served.
     """
 
     request_id: str
@@ -71,6 +72,7 @@ class Record:
     seconds: Mapping[str, float]
     at: float = field(default_factory=time.time)
     standing: Mapping[int, Standing] = field(default_factory=dict)
+    written: Sequence[int] = ()
 
     @property
     def key(self) -> Key:
@@ -82,6 +84,7 @@ class Record:
         plan, options = self.plan, self.options
         votes = {vote.event_id: vote.value for vote in plan.votes}
         recalled = {event.id for event in plan.events}
+        why = dict(zip((event.id for event in plan.events), plan.why, strict=False))
         return {
             "id": self.request_id,
             "namespace": self.namespace,
@@ -101,10 +104,12 @@ class Record:
                 "budget_tokens": options.recall_budget_tokens,
             },
             "recalled": [
-                described(event, votes.get(event.id)) | {"token_ids": list(event.token_ids)} for event in plan.events
+                described(event, votes.get(event.id)) | {"why": why.get(event.id), "token_ids": list(event.token_ids)}
+                for event in plan.events
             ],
             "reason": plan.reason,
             "spans": [_span(span) for span in list(self.standing.values())],
+            "num_written": next(iter(self.written), None),
             "ms": {part: round(spent * 1e3, 3) for part, spent in dict(self.seconds).items()},
         }
 
@@ -211,6 +216,11 @@ class Records:
         with self._lock:
             return self._records[namespace, request_id]
 
+    def of(self, namespace: str) -> list[Record]:
+        """The records of a namespace, newest first."""
+        with self._lock:
+            return [record for record in reversed(self._records.values()) if record.namespace == namespace]
+
     def forget(self, namespace: str, event_ids: Collection[str] | None = None) -> int:
         """Drop the records of a namespace, and every other that recalled one of the events; returns how many.
 
@@ -253,6 +263,8 @@ class Account:
         """By position. Admission may be tried again and again: what counts is how a span was read first."""
         self._records, self._trace = records, trace
         self._key: Key | None = None
+        self._first_token_at: float | None = None
+        self._written: list[int] = []
 
     def decided(
         self,
@@ -294,6 +306,7 @@ class Account:
                 seconds=self.clock.seconds,
                 at=at,
                 standing=self.spans,
+                written=self._written,
             )
 
         self._key = namespace, self.request_id
@@ -303,6 +316,19 @@ class Account:
         """The request is over: what it needed all of the time for is done."""
         if self._key is not None:
             self._records.over(self._key)
+
+    def spoke(self) -> None:
+        """A token is there; the first one counts."""
+        if self._first_token_at is None:
+            self._first_token_at = time.perf_counter()
+            self.clock.add("first_token", self._first_token_at - self.opened)
+
+    def ended(self, num_tokens: int) -> None:
+        """The request is over and has written so many tokens; the first call counts."""
+        if not self._written:
+            self._written.append(num_tokens)
+            if self._first_token_at is not None and num_tokens > 1:
+                self.clock.add("decode", time.perf_counter() - self._first_token_at)
 
     def stood(self, standing: Standing) -> bool:
         """Note how a span came to stand where it does; False if that is known."""

@@ -38,6 +38,14 @@ class Selection:
                 "say what to forget: ids, chat_id, since, until or request, or everything = true and none of these"
             )
 
+    def holds(self, chat_id: str, said_at: float) -> bool:
+        """Whether an event of a chat, said then, is in the chat and the time that are selected."""
+        return (
+            (not self.chat_id or chat_id == self.chat_id)
+            and (self.since is None or said_at >= self.since)
+            and (self.until is None or said_at < self.until)
+        )
+
     @property
     def kind(self) -> str:
         """What was said to select by, without its values."""
@@ -64,13 +72,7 @@ def select(memory: Memory, namespace: str, selection: Selection) -> list[Event]:
             )
         wanted = set(entry.of(namespace, recalled=selection.deed != "written", written=selection.deed != "recalled"))
         events = [event for event in events if event.id in wanted]
-    return [
-        event
-        for event in events
-        if (not selection.chat_id or event.chat_id == selection.chat_id)
-        and (selection.since is None or event.said_at >= selection.since)
-        and (selection.until is None or event.said_at < selection.until)
-    ]
+    return [event for event in events if selection.holds(event.chat_id, event.said_at)]
 
 
 def _named(events: Sequence[Event], selection: Selection) -> list[Event]:

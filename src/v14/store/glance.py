@@ -29,7 +29,7 @@ class Glance:
 
 
 def glances(rows: Iterable[Row], vault: Vault | None) -> Iterator[Glance]:
-    """Of rows, which need not have what is `LEFT_OUT`. Those that are damaged or cannot be decrypted are passed over."""
+    """Of rows, which need not have what is `LEFT_OUT`; what is damaged or cannot be decrypted is passed over."""
     sizes: dict[tuple[str, ...], int] = {}
     for row in rows:
         said = row.dtype, row.shape, row.engram, row.codec

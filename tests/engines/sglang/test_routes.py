@@ -88,7 +88,10 @@ def test_a_record_comes_in_words(client):
     assert status == 200
     record = client.memory.records.find("chat/1", "ann").to_json()
     assert story["id"] == "chat/1"
-    assert story["votes"] == record["votes"]
+    assert [{name: vote[name] for name in ("event_id", "value", "recalled")} for vote in story["votes"]] == [
+        {name: vote[name] for name in ("event_id", "value", "recalled")} for vote in record["votes"]
+    ]
+    assert all(vote["event"]["id"] == vote["event_id"] for vote in story["votes"])
     assert [event["id"] for event in story["recalled"]] == [event["id"] for event in record["recalled"]]
     assert all(event["text"] == f"<{event['num_tokens']}>" for event in story["recalled"])
     assert all(row["text"] == "<1>" for row in story["prompt"]["cue"])

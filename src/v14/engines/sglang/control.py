@@ -18,7 +18,7 @@ from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.telling import EVENTS
 from v14.errors import SelectionError, StoreError, V14Error
 from v14.forgetting import Selection, select
-from v14.types import Event
+from v14.inspector import look, stories, ties
 
 logger = logging.getLogger("v14")
 
@@ -59,12 +59,17 @@ def _namespaces(engine: Runtime) -> Answer:
 
 
 def _events(
-    engine: Runtime, namespace: str, selection: Mapping[str, Any], start: int = 0, limit: int = MAX_PAGE
+    engine: Runtime,
+    namespace: str,
+    selection: Mapping[str, Any],
+    start: int = 0,
+    limit: int = MAX_PAGE,
+    newest: bool = False,
+    role: str = "",
 ) -> Answer:
-    """A page of a namespace's events, oldest first."""
+    """A page of a namespace's events, oldest or newest first."""
     engine.settle(namespace)
-    found = select(engine.memory, namespace, _selection(selection))
-    return {"num_events": len(found), "events": [_shown(event) for event in found[start : start + limit]]}
+    return look.events(engine.memory, namespace, _selection(selection), start, limit, newest=newest, role=role)
 
 
 def _stats(engine: Runtime, namespace: str) -> Answer:
@@ -97,15 +102,20 @@ def _imported(engine: Runtime, namespace: str, num_events: int, num_tokens: int,
     return {}
 
 
-def _explain(engine: Runtime, namespace: str, request_id: str) -> Answer:
-    """The record of a request of a namespace, alike unknown for one of another."""
-    try:
-        return engine.memory.records.find(request_id, namespace).to_json()
-    except KeyError:
-        raise SelectionError(
-            f"no request {request_id!r} of the namespace {namespace!r} has a record: only the last plans are kept, and "
-            "none is made where nothing is stored; name the namespace if it was of another"
-        ) from None
+def _losses(engine: Runtime, namespace: str, selection: Mapping[str, Any]) -> Answer:
+    """What would be lost if a selection were forgotten."""
+    engine.settle(namespace)
+    return look.losses(engine.memory, namespace, _selection(selection))
+
+
+def _of(look_at: Callable[..., Answer]) -> Callable[..., Answer]:
+    """The order for a look at a namespace that needs nothing but its memory."""
+
+    def answer_with(engine: Runtime, namespace: str, **arguments: Any) -> Answer:
+        engine.settle(namespace)
+        return look_at(engine.memory, namespace, **arguments)
+
+    return answer_with
 
 
 def _forget(engine: Runtime, namespace: str, selection: Mapping[str, Any], requested_by: str = "") -> Answer:
@@ -127,11 +137,6 @@ def _selection(fields: Mapping[str, Any]) -> Selection:
     return Selection(**{**fields, "ids": tuple(fields.get("ids", ()))})
 
 
-def _shown(event: Event) -> Answer:
-    shown = dataclasses.asdict(event)
-    return {**shown, "token_ids": list(event.token_ids), "num_tokens": event.num_tokens}
-
-
 CHANGING = {"forget", "finish"}
 """Orders that every rank has to carry out; what only asks is answered by the first alone."""
 
@@ -141,7 +146,12 @@ ORDERS: Mapping[str, Callable[..., Answer]] = {
     "stats": _stats,
     "held": _held,
     "imported": _imported,
-    "explain": _explain,
+    "event": _of(ties.event),
+    "use": _of(look.use),
+    "chats": _of(look.chats),
+    "requests": _of(stories.requests),
+    "explain": _of(stories.story),
+    "losses": _losses,
     "forget": _forget,
     "finish": _finish,
 }

@@ -1,106 +1,57 @@
-"""Routes under `/v14/`: whoever may read a namespace can list what it holds, whoever owns it can have it forgotten."""
+"""Routes under `/v14/`: whoever may read a namespace can see what it holds, whoever owns it can have it forgotten."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 
+from v14.engines.sglang.answers import (
+    Brief,
+    Briefs,
+    Chat,
+    Chats,
+    Count,
+    Decode,
+    Forget,
+    Forgotten,
+    Item,
+    Lead,
+    Losses,
+    Me,
+    Page,
+    Tie,
+    Ties,
+    Use,
+    Uses,
+)
 from v14.engines.sglang.front import Front
 from v14.errors import RefusedError
-from v14.explain import in_words
+from v14.inspector.stories import story_in_words
 from v14.namespaces import Access
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
-Decode = Callable[[Sequence[int]], str]
 Answer = TypeVar("Answer")
 
-MAX_IDS = 1000
 PAGE = 500
 FINISH_S = 30.0
 """How long a route waits for requests that are being ended."""
 
-
-class Forget(BaseModel):
-    """What is to be forgotten: events that fulfil everything given, or `everything`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    namespace: str | None = Field(default=None, description="whose; that of the request by default")
-    ids: list[str] = Field(default=[], max_length=MAX_IDS, description="events")
-    alike: bool = Field(default=True, description="with `ids`: also events that say the same in the same words")
-    chat_id: str = Field(default="", description="events of this chat")
-    since: float | None = Field(default=None, description="said at this time or later, Unix seconds")
-    until: float | None = Field(default=None, description="said before this time, Unix seconds")
-    request: str = Field(default="", description="id of a request (of a reply): what it recalled or wrote")
-    deed: Literal["recalled", "written", "both"] = Field(default="both", description="with `request`: which of the two")
-    everything: bool = Field(default=False, description="all of the namespace")
-
-    def selection(self) -> dict[str, Any]:
-        """As the scheduler takes it."""
-        return self.model_dump(exclude={"namespace"})
-
-
-class Forgotten(BaseModel):
-    """What was forgotten. `in_flight` requests that held some of it were told to end and have not yet."""
-
-    namespace: str
-    forgotten: int
-    ids: list[str]
-    in_flight: int
-
-
-class Item(BaseModel):
-    """An event, in words."""
-
-    id: str
-    namespace: str
-    chat_id: str
-    role: str
-    said_at: float
-    num_tokens: int
-    text: str
-
-
-class Page(BaseModel):
-    """Events of a namespace, oldest first; `next` is the `start` of the following page, or null."""
-
-    events: list[Item]
-    num_events: int
-    next: int | None
-
-
-class Count(BaseModel):
-    """A namespace and how many events it holds."""
-
-    namespace: str
-    num_events: int
-    writable: bool
-
-
-class Stats(BaseModel):
-    """What a namespace holds. `num_pending` counts events of the whole server that are not on disk yet; `store` and
-    `counters` are the whole server's, and an operator's to see."""
-
-    namespace: str
-    num_events: int
-    num_tokens: int
-    num_chats: int
-    roles: dict[str, int]
-    first_said_at: float | None
-    last_said_at: float | None
-    num_pending: int
-    store: dict[str, int] | None = None
-    counters: dict[str, int] | None = None
+Start = Annotated[int, Query(ge=0)]
+Limit = Annotated[int, Query(ge=1, le=PAGE)]
 
 
 def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
     """The routes. `ask` sends an order to the scheduler (`control`), `decode` makes text of token ids."""
-    routes = APIRouter(prefix="/v14", tags=["memory"])
+
+    def unkept(response: Response) -> None:
+        # What people said is in no cache but this server's own.
+        response.headers["Cache-Control"] = "no-store"
+
+    routes = APIRouter(prefix="/v14", tags=["memory"], dependencies=[Depends(unkept)])
 
     Caller = Annotated[Access, Depends(access_of(front))]
 
@@ -110,9 +61,22 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
             raise HTTPException(answer["status"], answer["error"])
         return answer
 
+    async def looked(caller: Access, what: str, namespace: str, **arguments: Any) -> dict[str, Any]:
+        answer = await asked(what, namespace=namespace, **arguments)
+        found: dict[str, Any] = answer if caller.may_forget(namespace) else _without_recalls(answer)
+        return found
+
     def item(event: Mapping[str, Any]) -> Item:
-        return Item(
-            **{name: event[name] for name in Item.model_fields if name != "text"}, text=decode(event["token_ids"])
+        return Item.of(event, decode)
+
+    @routes.get("/access")
+    async def me(caller: Caller) -> Me:
+        """What the caller may do here."""
+        return Me(
+            policy=front.namespaces.policy,
+            namespace=caller.namespace,
+            shared=list(caller.shared),
+            operator=caller.operator,
         )
 
     @routes.get("/namespaces")
@@ -131,6 +95,31 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
         found = Stats(**await asked("stats", namespace=_readable(caller, namespace)))
         return found if caller.operator else found.model_copy(update={"store": None, "counters": None})
 
+    @routes.get("/uses")
+    async def uses(
+        caller: Caller,
+        text: Annotated[str, Query(description="only namespaces with this in their name")] = "",
+        start: Start = 0,
+        limit: Annotated[int, Query(ge=1, le=50)] = 25,
+    ) -> Uses:
+        """The same, page by page, with what each of them holds and when it was last written to and recalled from."""
+        names = [count.namespace for count in await namespaces(caller)]
+        names = [name for name in names if text.casefold() in name.casefold()]
+        # One order each, so that requests are served between them.
+        found = [await looked(caller, "use", name) for name in names[start : start + limit]]
+        return Uses(
+            namespaces=[Use(**use, writable=caller.may_forget(use["namespace"])) for use in found],
+            num_namespaces=len(names),
+            next=_next(start, limit, len(names)),
+        )
+
+    @routes.get("/chats")
+    async def chats(caller: Caller, namespace: str | None = None, start: Start = 0, limit: Limit = 50) -> Chats:
+        """Chats of a namespace, with how each begins."""
+        page = await looked(caller, "chats", _readable(caller, namespace), start=start, limit=limit)
+        found = [Chat(**{**chat, "first": chat["first"] and item(chat["first"])}) for chat in page["chats"]]
+        return Chats(chats=found, num_chats=page["num_chats"], next=_next(start, limit, page["num_chats"]))
+
     @routes.get("/events")
     async def events(
         caller: Caller,
@@ -138,60 +127,106 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
         chat_id: str = "",
         since: float | None = None,
         until: float | None = None,
+        role: str = "",
         text: Annotated[str, Query(description="only events with these words in them")] = "",
-        start: Annotated[int, Query(ge=0)] = 0,
-        limit: Annotated[int, Query(ge=1, le=PAGE)] = 100,
+        order: Literal["oldest", "newest"] = "oldest",
+        start: Start = 0,
+        limit: Limit = 100,
     ) -> Page:
         """Events of a namespace, with their text."""
         name = _readable(caller, namespace)
         selection = _narrowed({"chat_id": chat_id, "since": since, "until": until})
         found: list[Item] = []
         while True:
-            page = await asked("events", namespace=name, selection=selection, start=start, limit=limit)
-            shown = [item(event) for event in page["events"]]
-            found += [event for event in shown if text.casefold() in event.text.casefold()]
-            start += len(shown)
-            ended = start >= page["num_events"] or not shown
-            if ended or len(found) >= limit or not text:
-                return Page(events=found, num_events=page["num_events"], next=None if ended else start)
+            size = PAGE if text else limit
+            page = await looked(
+                caller, "events", name, selection=selection, start=start, limit=size, role=role,
+                newest=order == "newest",
+            )  # fmt: skip
+            for place, event in enumerate(map(item, page["events"])):
+                if text.casefold() in event.text.casefold():
+                    found.append(event)
+                if len(found) == limit:
+                    after = start + place + 1
+                    return Page(
+                        events=found,
+                        num_events=page["num_events"],
+                        next=after if after < page["num_events"] else None,
+                    )
+            start += size
+            if start >= page["num_events"]:
+                return Page(events=found, num_events=page["num_events"], next=None)
+            if not text:
+                return Page(events=found, num_events=page["num_events"], next=start)
 
     @routes.get("/events/{event_id}")
     async def event(event_id: str, caller: Caller, namespace: str | None = None) -> Item:
         """One event, with its text."""
+        return item((await looked(caller, "event", _readable(caller, namespace), event_id=event_id))["event"])
+
+    @routes.get("/events/{event_id}/ties")
+    async def ties(event_id: str, caller: Caller, namespace: str | None = None) -> Ties:
+        """One event with what it is tied to: links, events that its rare words lead to, requests that recalled it."""
         name = _readable(caller, namespace)
-        page = await asked("events", namespace=name, selection={"ids": [event_id], "alike": False})
-        if not page["events"]:
-            raise HTTPException(404, f"namespace {name!r} holds no event {event_id}")
-        return item(page["events"][0])
+        found = await looked(caller, "event", name, event_id=event_id)
+        return Ties(
+            event=item(found["event"]),
+            before=found["before"] and item(found["before"]),
+            links=[Tie(**{**link, "event": item(link["event"])}) for link in found["links"]],
+            leads=[
+                Lead(
+                    shared=lead["shared"],
+                    tokens=[decode([token]) for token in lead["shared_ids"]],
+                    event=item(lead["event"]),
+                )
+                for lead in found["leads"]
+            ],
+            recalled_by=found["recalled_by"],
+        )
 
     @routes.get("/export", response_class=StreamingResponse)
     async def export(caller: Caller, namespace: str | None = None) -> StreamingResponse:
         """All events of a namespace with text and token ids, one JSON object a line."""
         name = _readable(caller, namespace)
-        first = await asked("events", namespace=name, selection={"everything": True}, limit=PAGE)
+        first = await looked(caller, "events", name, selection={"everything": True}, limit=PAGE)
 
         async def lines() -> AsyncIterator[str]:
             page, start = first, 0
             while page["events"]:
                 for event in page["events"]:
-                    yield json.dumps({**event, "text": decode(event["token_ids"])}, ensure_ascii=False) + "\n"
-                start += len(page["events"])
-                page = await asked("events", namespace=name, selection={"everything": True}, start=start, limit=PAGE)
+                    exported = {**event, "text": decode(event["token_ids"])}
+                    del exported["word_ids"]
+                    yield json.dumps(exported, ensure_ascii=False) + "\n"
+                start += PAGE
+                page = await looked(caller, "events", name, selection={"everything": True}, start=start, limit=PAGE)
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        return StreamingResponse(lines(), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
+
+    @routes.get("/requests")
+    async def requests(caller: Caller, namespace: str | None = None, start: Start = 0, limit: Limit = 50) -> Briefs:
+        """The last requests of a namespace that looked for what to recall."""
+        name = _owned(caller, namespace, "may not ask about the requests of")
+        page = await asked("requests", namespace=name, start=start, limit=limit)
+        found = [Brief(**brief, asked=decode(brief["asked_ids"])) for brief in page["requests"]]
+        return Briefs(requests=found, num_requests=page["num_requests"], next=_next(start, limit, page["num_requests"]))
 
     @routes.get("/requests/{request_id:path}")
     async def explain(request_id: str, caller: Caller, namespace: str | None = None) -> dict[str, Any]:
         """Why a request recalled what it did: its words with their weight, the votes, the spans, the times."""
-        name = namespace or _own(caller)
-        if not caller.may_forget(name):
-            raise HTTPException(403, f"this request may not ask about the requests of the namespace {name!r}")
-        return in_words(await asked("explain", namespace=name, request_id=request_id), decode)
+        name = _owned(caller, namespace, "may not ask about the requests of")
+        return story_in_words(await asked("explain", namespace=name, request_id=request_id), decode)
+
+    @routes.post("/losses")
+    async def losses(wanted: Forget, caller: Caller) -> Losses:
+        """What would be forgotten by the same words to `/v14/forget`: how much, and some of it."""
+        name = _owned(caller, wanted.namespace, "may not change")
+        lost = await asked("losses", namespace=name, selection=wanted.selection())
+        return Losses(**{**lost, "events": [item(event) for event in lost["events"]]})
 
     @routes.post("/forget")
     async def forget(wanted: Forget, caller: Caller) -> Forgotten:
         """Forget events of a namespace, for good: on disk, in memory, in the prefix cache and in what is running."""
-        name = writable(caller, wanted.namespace)
+        name = _owned(caller, wanted.namespace, "may not change")
         return await _forget(name, wanted.selection(), "operator" if caller.operator else "owner")
 
     @routes.delete("/events/{event_id}")
@@ -217,7 +252,8 @@ def access_of(front: Front) -> Callable[[Request], Access]:
 
     def access(request: Request) -> Access:
         try:
-            return front.namespaces.access(request.headers)
+            # Where whoever names a namespace has it, a query names one as the field `user` does.
+            return front.namespaces.access(request.headers, request.query_params.get("namespace"))
         except RefusedError as error:
             raise HTTPException(error.status_code, str(error)) from error
 
@@ -226,10 +262,7 @@ def access_of(front: Front) -> Callable[[Request], Access]:
 
 def writable(caller: Access, namespace: str | None) -> str:
     """The namespace that is asked for, or the caller's own, if the caller may change it."""
-    name = namespace or _own(caller)
-    if not caller.may_forget(name):
-        raise HTTPException(403, f"this request may not change the namespace {name!r}")
-    return name
+    return _owned(caller, namespace, "may not change")
 
 
 def _own(caller: Access) -> str:
@@ -244,6 +277,27 @@ def _readable(caller: Access, namespace: str | None) -> str:
     if not caller.may_read(name):
         raise HTTPException(403, f"this request may not read the namespace {name!r}")
     return name
+
+
+def _owned(caller: Access, namespace: str | None, what_not: str) -> str:
+    name = namespace or _own(caller)
+    if not caller.may_forget(name):
+        raise HTTPException(403, f"this request {what_not} the namespace {name!r}")
+    return name
+
+
+def _without_recalls(answer: Any) -> Any:
+    """An answer for those with whom a namespace is shared: what others recall of it is not for them."""
+    if isinstance(answer, list):
+        return [_without_recalls(part) for part in answer]
+    if not isinstance(answer, dict):
+        return answer
+    kept = {name: _without_recalls(part) for name, part in answer.items()}
+    return kept | {name: empty for name, empty in (("recalled_at", None), ("recalled_by", [])) if name in kept}
+
+
+def _next(start: int, limit: int, total: int) -> int | None:
+    return start + limit if start + limit < total else None
 
 
 def _narrowed(fields: Mapping[str, Any]) -> dict[str, Any]:

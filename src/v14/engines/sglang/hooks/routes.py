@@ -18,6 +18,7 @@ from v14.engines.sglang.importing import Importer, import_router
 from v14.engines.sglang.routes import router
 from v14.engines.sglang.schema import schema_router
 from v14.engines.sglang.ticket import Ticket
+from v14.inspector.serve import page
 
 logger = logging.getLogger("v14")
 
@@ -40,7 +41,7 @@ def add_routes(server_args: Any, tokenizer_manager: Any, *args: Any, **kwargs: A
             room_tokens=lambda: seams.room_tokens(tokenizer_manager),
         )
         routers = (router(front, orders, tokenizer.decode), import_router(front, importer))
-        for routes in (*routers, schema_router(*routers)):
+        for routes in (*routers, schema_router(*routers), page()):
             app.include_router(routes)
 
 
