@@ -7,7 +7,7 @@ export interface Tied {
   kind: "newer" | "older" | "link" | "lead";
   says: string;
   weight: number;
-  tokens: string[];
+  words: string[];
   event: Item;
 }
 
@@ -17,11 +17,11 @@ export function ties(found: Ties): Tied[] {
   const links = found.links.map((link) => {
     const kind = link.kind !== "supersedes" ? ("link" as const) : link.outgoing ? ("older" as const) : ("newer" as const);
     const says = { link: "belongs together", older: "corrects it", newer: "corrected by it" }[kind];
-    return { kind, says, weight: link.weight, tokens: [] as string[], event: link.event };
+    return { kind, says, weight: link.weight, words: [] as string[], event: link.event };
   });
   const linked = new Set(links.map((link) => link.event.id));
   const leads = found.leads
     .filter((lead) => !linked.has(lead.event.id))
-    .map((lead) => ({ kind: "lead" as const, says: "shares rare words", weight: lead.shared, tokens: lead.tokens.slice(0, 4), event: lead.event }));
+    .map((lead) => ({ kind: "lead" as const, says: "shares rare words", weight: lead.shared, words: lead.words.slice(0, 4), event: lead.event }));
   return [...links, ...leads].slice(0, MOST).map((tie, place) => ({ number: place + 1, ...tie }));
 }

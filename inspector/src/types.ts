@@ -63,8 +63,8 @@ export interface Ties {
   event: Item;
   before: Item | null;
   links: { kind: string; weight: number; outgoing: boolean; event: Item }[];
-  leads: { shared: number; tokens: string[]; event: Item }[];
-  recalled_by: { id: string; at: number }[];
+  leads: { shared: number; words: string[]; event: Item }[];
+  recalled_by: { id: string; at: number; asked: string }[];
 }
 
 export interface Brief {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.browsing import chromium
 from v14.check.server import Server
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,18 @@ def serving(room, **environment):
         server.start()
         yield server
         assert server.tracebacks() == 0, server.log_tail()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser, driven by Playwright. Root has no sandbox."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = driver.chromium.launch(executable_path=chromium(), args=arguments)
+        yield started
+        started.close()
 
 
 @pytest.fixture(scope="module")

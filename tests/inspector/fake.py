@@ -36,7 +36,9 @@ class Fake:
         self._noise = torch.Generator().manual_seed(5)
         self.is_off = False
 
-    def tell(self, namespace: str, *turns: tuple[str, str], said_at: float | None = None, chat_id: str = "") -> list[str]:
+    def tell(
+        self, namespace: str, *turns: tuple[str, str], said_at: float | None = None, chat_id: str = ""
+    ) -> list[str]:
         """Store a chat's turns, given as (role, words); returns the ids of the events."""
         ids = chat_ids(tiny_checkpoint("llama"), [("system", "the"), *turns], reply=False)
         at = time.time() if said_at is None else said_at
@@ -92,17 +94,16 @@ class Fake:
         """`Eraser` without an engine to erase from."""
         if what == "finish":
             return {"in_flight": 0}
-        ids = [event["id"] for event in control.look.events(
-            self.memory, namespace, control._selection(selection), 0, 10**6
-        )["events"]]
+        ids = [
+            event["id"]
+            for event in control.look.events(self.memory, namespace, control._selection(selection), 0, 10**6)["events"]
+        ]
         return {"forgotten": self.memory.forget(namespace, ids, requested_by=requested_by), "ids": ids, "in_flight": 0}
 
     def _trace(self, num_tokens: int) -> Trace:
         geometry = self.memory.profile.geometry
         shape = len(geometry.layers), num_tokens, geometry.num_kv_heads, geometry.head_dim
-        return Trace(
-            keys=torch.randn(shape, generator=self._noise), values=torch.randn(shape, generator=self._noise)
-        )
+        return Trace(keys=torch.randn(shape, generator=self._noise), values=torch.randn(shape, generator=self._noise))
 
 
 @contextmanager

@@ -92,9 +92,10 @@ def test_an_event_is_tied_by_its_rare_words_and_by_links(fake, decode):
     found = ties.event(fake.memory, "ann", loud["id"])
     assert found["event"] == loud
     assert found["links"] == []
-    assert [lead["event"]["id"] for lead in found["leads"]][0] == where["id"]
+    assert found["leads"][0]["event"]["id"] == where["id"]
     shared = found["leads"][0]["shared_ids"]
-    assert shared and set(shared) <= set(loud["token_ids"]) & set(where["token_ids"])
+    assert shared
+    assert set(shared) <= set(loud["token_ids"]) & set(where["token_ids"])
     assert ties.event(fake.memory, "ann", good["id"])["before"]["id"] == violin["id"]
     fake.memory.store.link("ann", [Link(source=where["id"], target=loud["id"], kind="supersedes", weight=2.0)])
     for event, is_source in ((loud, False), (where, True)):

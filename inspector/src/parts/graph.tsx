@@ -31,9 +31,9 @@ export function Graph({ event, ties }: { event: Item; ties: Tied[] }) {
             <rect x={x - BOX.width / 2} y={y - BOX.height / 2} width={BOX.width} height={BOX.height} rx="9" />
             <circle cx={x - BOX.width / 2 + 19} cy={y} r="10" />
             <text class="mark" x={x - BOX.width / 2 + 19} y={y + 4}>{tie.number}</text>
-            <text x={x - BOX.width / 2 + 38} y={tie.tokens.length ? y - 3 : y + 5}>{line(tie.event.words, 27)}</text>
-            {tie.tokens.length > 0 && <text class="small" x={x - BOX.width / 2 + 38} y={y + 14}>{line(tie.tokens.map((token) => visible(token).trim()).join(" · "), 30)}</text>}
-            {tie.kind !== "lead" && <text class="small" x={x - BOX.width / 2 + 38} y={y + 17}>{tie.says}</text>}
+            <text x={x - BOX.width / 2 + 38} y={tie.words.length || tie.kind !== "lead" ? y - 3 : y + 5}>{line(tie.event.words, 27)}</text>
+            {tie.words.length > 0 && <text class="small" x={x - BOX.width / 2 + 38} y={y + 14}>{line(tie.words.map(visible).join(" · "), 30)}</text>}
+            {tie.kind !== "lead" && <text class="small" x={x - BOX.width / 2 + 38} y={y + 14}>{tie.says}</text>}
           </a>
         </g>
       ))}

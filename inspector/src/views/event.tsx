@@ -39,10 +39,22 @@ function Shown({ found, mine }: { found: Ties; mine: boolean }) {
         )}
       </div>
       <div class="columns">
-        <section class="card quote" aria-label="Its words">
-          <p class="words" dir="auto">{visible(event.words).trim() || "(no words)"}</p>
-          {before && <p class="before soft">Said behind <a href={to([before.namespace, "event", before.id])}><bdi dir="auto">{line(before.words, 70)}</bdi></a></p>}
-        </section>
+        <div>
+          <section class="card quote" aria-label="Its words">
+            <p class="words" dir="auto">{visible(event.words).trim() || "(no words)"}</p>
+            {before && <p class="before soft">Said behind <a href={to([before.namespace, "event", before.id])}><bdi dir="auto">{line(before.words, 70)}</bdi></a></p>}
+          </section>
+          {found.recalled_by.length > 0 && (
+            <section class="lately">
+              <h2>Recalled lately by</h2>
+              <ul class="plain">
+                {found.recalled_by.slice(0, 5).map((request) => (
+                  <li key={request.id}><a href={to([event.namespace, "request", request.id])}><bdi dir="auto">{line(request.asked, 70) || request.id}</bdi></a> <span class="soft small"><When at={request.at} /></span></li>
+                ))}
+              </ul>
+            </section>
+          )}
+        </div>
         <dl class="facts card">
           <div><dt>Said</dt><dd>{full(event.said_at)}</dd></div>
           <div><dt>Last recalled</dt><dd><When at={event.recalled_at} /></dd></div>
@@ -63,16 +75,6 @@ function Shown({ found, mine }: { found: Ties; mine: boolean }) {
           </div>
         )}
       </section>
-      {found.recalled_by.length > 0 && (
-        <section class="block">
-          <h2>Who recalled it lately</h2>
-          <ul class="plain">
-            {found.recalled_by.map((request) => (
-              <li key={request.id}><a href={to([event.namespace, "request", request.id])}>Request <code>{request.id.slice(0, 12)}</code></a>, <When at={request.at} /></li>
-            ))}
-          </ul>
-        </section>
-      )}
     </>
   );
 }
@@ -89,7 +91,7 @@ function TieTable({ others }: { others: Tied[] }) {
               <td class="number soft">{tie.number}</td>
               <th scope="row" class="text"><a class="cover" href={to([tie.event.namespace, "event", tie.event.id])}><bdi dir="auto">{line(tie.event.words, 80) || "(no words)"}</bdi></a>{tie.kind !== "lead" && <span class="thin soft small">{tie.says}</span>}</th>
               <td class="mid"><span class={`chip ${tie.kind}`}>{tie.says}</span></td>
-              <td>{tie.tokens.length ? tie.tokens.map((token, place) => <span key={place} class="chip word"><bdi>{visible(token).trim() || "␣"}</bdi></span>) : <span class="soft">a stored link</span>}</td>
+              <td>{tie.words.length ? tie.words.map((word) => <span key={word} class="chip word"><bdi>{visible(word)}</bdi></span>) : <span class="soft">{tie.kind === "lead" ? "marks and spaces" : "a stored link"}</span>}</td>
               <td class="number wide">{tie.weight.toFixed(2)}</td>
             </tr>
           ))}

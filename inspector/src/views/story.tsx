@@ -67,7 +67,7 @@ function Shown({ story }: { story: Story }) {
                 <p class="meta">
                   <span class="chip role">{event.role}</span><span>said <When at={event.said_at} /></span>
                   <span>in <a class="over" href={to([event.namespace, "events"], { chat: event.chat_id, order: "oldest" })}><bdi>{event.namespace}</bdi>, chat <code>{brief(event.chat_id).slice(0, 6)}</code></a></span>
-                  <span>{count(event.num_tokens)} tokens</span>{event.why && <span>{event.why}</span>}
+                  <span>{count(event.num_tokens)} tokens</span>{event.why && <span>{why(event.why, story)}</span>}
                 </p>
               </li>
             ))}
@@ -82,6 +82,13 @@ function Shown({ story }: { story: Story }) {
       <p class="soft small">A record is kept until the server restarts or something of its namespace is forgotten.</p>
     </>
   );
+}
+
+/** Why an event is there; one that another leads to names it by its words. */
+function why(text: string, story: Story): string {
+  const [, id, shared] = text.match(/^linked with (\S+), which shares (\S+) with it$/) ?? [];
+  const from = story.recalled.find((event) => id !== undefined && event.id.startsWith(id));
+  return from ? `“${line(from.words, 36)}” leads to it, rare words shared: ${shared}` : text;
 }
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

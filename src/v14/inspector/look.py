@@ -1,4 +1,4 @@
-"""What a memory holds, in pages of plain values; token ids stand for text, whoever has the tokenizer makes words of them.
+"""What a memory holds, in pages of plain values, with token ids for text: who has the tokenizer makes words of them.
 
 Every call looks at one namespace, and costs no more than a glance at its events (`Store.glances`) and whole events of
 one page: it runs where requests are served.

@@ -1,4 +1,4 @@
-"""The page: files of this package, served as they are. Nothing else runs in it, and it asks nobody but its own server."""
+"""The page: files of this package, served as they are. Nothing else runs in it, and it asks its own server alone."""
 
 import hashlib
 from collections.abc import Awaitable, Callable

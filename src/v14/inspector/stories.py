@@ -1,16 +1,14 @@
 """The last requests of a namespace, and the story of one: in plain values, token ids standing for text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from v14.errors import SelectionError
 from v14.explain import Record, in_words
 from v14.inspector.look import Told, told
-from v14.inspector.words import asked_in, words_of
+from v14.inspector.words import Decode, asked_in, words_of
 from v14.memory import Memory
 from v14.types import Event
-
-Decode = Callable[[Sequence[int]], str]
 
 MAX_ASKED = 64
 """Tokens of a question that a list shows."""
@@ -43,9 +41,7 @@ def story(memory: Memory, namespace: str, request_id: str) -> Told:
     words = {event.id: words_of(event, turns) for event in record.plan.events}
     places = asked_in(record.token_ids, record.new_start, turns)
     said_at = frozenset(places)
-    cue = [
-        {**token, "said": place in said_at} for place, token in enumerate(plain["prompt"]["cue"], record.cue_start)
-    ]
+    cue = [{**token, "said": place in said_at} for place, token in enumerate(plain["prompt"]["cue"], record.cue_start)]
     return {
         **plain,
         "prompt": {**plain["prompt"], "cue": cue},
@@ -76,13 +72,18 @@ def said(event: Told, decode: Decode) -> Told:
     return {**event, "text": decode(event["token_ids"]), "words": decode(event["word_ids"])}
 
 
+def asked_ids(record: Record, memory: Memory) -> list[int]:
+    """Token ids of what a request asked, cut for a list."""
+    places = asked_in(record.token_ids, record.new_start, memory.profile.turns)
+    return [record.token_ids[place] for place in places[:MAX_ASKED]]
+
+
 def _brief(record: Record, memory: Memory) -> Told:
     plan, seconds = record.plan, dict(record.seconds)
-    places = asked_in(record.token_ids, record.new_start, memory.profile.turns)
     return {
         "id": record.request_id,
         "at": record.at,
-        "asked_ids": [record.token_ids[place] for place in places[:MAX_ASKED]],
+        "asked_ids": asked_ids(record, memory),
         "num_prompt": len(record.token_ids),
         "num_recalled": len(plan.events),
         "best_vote": plan.votes[0].value if plan.votes else None,

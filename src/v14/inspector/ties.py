@@ -2,6 +2,7 @@
 
 from v14.errors import SelectionError
 from v14.inspector.look import Told, shown
+from v14.inspector.stories import asked_ids
 from v14.memory import Memory
 from v14.recall.terms import Overlap
 from v14.store.glance import Glance
@@ -24,7 +25,7 @@ def event(memory: Memory, namespace: str, event_id: str) -> Told:
         "links": _links(memory, namespace, event_id, glances),
         "leads": _leads(memory, namespace, event_id, glances),
         "recalled_by": [
-            {"id": record.request_id, "at": record.at}
+            {"id": record.request_id, "at": record.at, "asked_ids": asked_ids(record, memory)}
             for record in memory.records.of(namespace)
             if any(event.id == event_id and event.namespace == namespace for event in record.plan.events)
         ][:NUM_TIES],

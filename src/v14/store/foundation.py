@@ -14,6 +14,7 @@ import torch
 from v14.errors import StoreError
 from v14.store.audit import Record
 from v14.store.changes import Changed
+from v14.store.glance import GlanceRow
 from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key, Renewal
 from v14.store.policies import Policy
@@ -31,8 +32,8 @@ class CatalogContract(Protocol):
     def rows(self, namespace: str) -> Sequence[Row]:
         """Rows of a namespace that are not set aside, in the order of their commits."""
 
-    def glances(self, namespace: str) -> Sequence[Row]:
-        """The same without the columns that `v14.store.glance` leaves out: empty bytes stand there."""
+    def glances(self, namespace: str) -> Sequence[GlanceRow]:
+        """A few columns of the same rows, in the same order."""
 
     def all_keys(self) -> Sequence[Key]:
         """Keys of all rows, those set aside included."""

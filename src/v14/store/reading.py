@@ -65,11 +65,15 @@ class StoreReading:
         with self._writer.pending() as pending:
             waiting = {key: entry for key, entry in pending.events.items() if key[0] == namespace}
             renewals = dict(pending.renewals)
-        rows = (row for row in self._catalog.glances(namespace) if row.key not in waiting)
-        found = [renewed_glance(glance, renewals.get((namespace, glance.id))) for glance in glances(rows, self._vault)]
-        found += [awaited(entry) for entry in waiting.values()]
-        there = (glance for glance in found if not self._expiry.is_over(namespace, glance.said_at))
-        return sorted(there, key=lambda glance: glance.said_at)
+        found = list(glances(namespace, self._catalog.glances(namespace), self._vault))
+        if waiting:
+            ids = {event_id for _, event_id in waiting}
+            found = [glance for glance in found if glance.id not in ids] + [awaited(e) for e in waiting.values()]
+        if renewals:
+            found = [renewed_glance(glance, renewals.get((namespace, glance.id))) for glance in found]
+        if namespace in self._expiry.policies:
+            found = [glance for glance in found if not self._expiry.is_over(namespace, glance.said_at)]
+        return sorted(found, key=lambda glance: glance.said_at)
 
     def changes(self, namespace: str, since: int) -> Changes:
         """What changed in a namespace since number `since`, that of an earlier call; 0 is before everything."""

@@ -1,13 +1,12 @@
 """What the routes under `/v14/` take and give. Times are Unix seconds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from v14.inspector.stories import said
-
-Decode = Callable[[Sequence[int]], str]
+from v14.inspector.words import Decode
 
 MAX_IDS = 1000
 
@@ -152,18 +151,19 @@ class Tie(BaseModel):
 
 
 class Lead(BaseModel):
-    """An event that shares rare words: how much (1 is as rare as can be shared), and which tokens."""
+    """An event that shares rare words: how much (1 is as rare as can be shared), and which words, rarest first."""
 
     shared: float
-    tokens: list[str]
+    words: list[str]
     event: Item
 
 
 class Recall(BaseModel):
-    """A request that recalled an event."""
+    """A request that recalled an event, and what it asked."""
 
     id: str
     at: float
+    asked: str
 
 
 class Ties(BaseModel):

@@ -15,7 +15,6 @@ from v14.engines.sglang.answers import (
     Chat,
     Chats,
     Count,
-    Decode,
     Forget,
     Forgotten,
     Item,
@@ -23,6 +22,7 @@ from v14.engines.sglang.answers import (
     Losses,
     Me,
     Page,
+    Recall,
     Tie,
     Ties,
     Use,
@@ -31,6 +31,7 @@ from v14.engines.sglang.answers import (
 from v14.engines.sglang.front import Front
 from v14.errors import RefusedError
 from v14.inspector.stories import story_in_words
+from v14.inspector.words import Decode, words_with
 from v14.namespaces import Access
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
@@ -176,12 +177,14 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
             leads=[
                 Lead(
                     shared=lead["shared"],
-                    tokens=[decode([token]) for token in lead["shared_ids"]],
+                    words=words_with(lead["event"]["word_ids"], lead["shared_ids"], decode),
                     event=item(lead["event"]),
                 )
                 for lead in found["leads"]
             ],
-            recalled_by=found["recalled_by"],
+            recalled_by=[
+                Recall(id=by["id"], at=by["at"], asked=decode(by["asked_ids"])) for by in found["recalled_by"]
+            ],
         )
 
     @routes.get("/export", response_class=StreamingResponse)

@@ -14,6 +14,7 @@ from psycopg.rows import TupleRow
 from v14.errors import StoreError, StoreUnavailableError
 from v14.store.audit import Record, namespace_digest
 from v14.store.changes import Changed
+from v14.store.glance import GLANCED, GlanceRow
 from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key, Renewal
 from v14.store.policies import Policy
@@ -22,7 +23,6 @@ from v14.store.shared.connection import Plain, Wire
 from v14.store.shared.listener import Latest, payload
 from v14.store.shared.statements import (
     COLUMNS,
-    GLANCE,
     KEYS,
     NAMES,
     asked,
@@ -59,13 +59,10 @@ class SharedCatalog:
         """Rows of a namespace that are not set aside, in the order of their commits."""
         return self._rows("namespace = %s AND corrupt = 0 ORDER BY position", (namespace,))
 
-    def glances(self, namespace: str) -> list[Row]:
-        """The same without the columns that `v14.store.glance` leaves out: empty bytes stand there."""
-        found = self._read(
-            sql.SQL("SELECT {} FROM events WHERE namespace = %s AND corrupt = 0 ORDER BY position").format(GLANCE),
-            (namespace,),
-        )
-        return [Row(**dict(zip(NAMES, values, strict=True))) for values in found]
+    def glances(self, namespace: str) -> list[GlanceRow]:
+        """A few columns of the same rows, in the same order."""
+        query = sql.SQL("SELECT {} FROM events WHERE namespace = %s AND corrupt = 0 ORDER BY position")
+        return list(map(GlanceRow._make, self._read(query.format(columns(GLANCED)), (namespace,))))
 
     def all_keys(self) -> list[Key]:
         """Keys of all rows, those set aside included."""

@@ -9,7 +9,6 @@ from psycopg import sql
 
 from v14.errors import StoreError
 from v14.store.audit import Record
-from v14.store.glance import LEFT_OUT
 from v14.store.links import LinkChange, LinkKey
 from v14.store.pending import Key
 from v14.store.row import Row
@@ -18,7 +17,6 @@ from v14.store.vault import StoreKey
 
 NAMES = [field.name for field in fields(Row)]
 COLUMNS = sql.SQL(", ").join(map(sql.Identifier, NAMES))
-GLANCE = sql.SQL(", ").join(sql.SQL("''::bytea") if name in LEFT_OUT else sql.Identifier(name) for name in NAMES)
 KEYS = sql.SQL("SELECT * FROM unnest(%(namespaces)s::text[], %(ids)s::text[]) AS asked (namespace, id)")
 
 

@@ -1,6 +1,7 @@
 """The functions that SGLang calls. `TABLE` pairs every seam with its hook: hooks are data.
 
-BEFORE hooks may replace the arguments, AFTER hooks the result, AROUND hooks wrap the call. Each is quick to return
+BEFORE hooks may replace the arguments, AFTER hooks the result, AROUND hooks wrap the call. Each one wraps those that
+stand above it, so that of two BEFORE hooks of a seam the lower one runs first. Each is quick to return
 when its process serves no V14 directory.
 """
 
@@ -38,8 +39,8 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.HANDLE_REQUEST, "before", requests.arrive),
     (seams.ENQUEUE, "before", requests.attach),
     (seams.MAX_PREFIX, "after", probe.compute_cue_tokens),
-    (seams.UPDATE_FINISH, "before", probe.decide),
     (seams.UPDATE_FINISH, "before", pace.note_token),
+    (seams.UPDATE_FINISH, "before", probe.decide),
     (seams.FORWARD, "around", probe.watch_forward),
     (seams.ATTENTION, "before", probe.keep_queries),
     (seams.HYBRID_ATTENTION, "before", probe.keep_queries),
@@ -57,8 +58,8 @@ TABLE: tuple[tuple[seams.Seam, str, Callable[..., Any]], ...] = (
     (seams.READ_SHORT_CONV, "before", states.read_short_conv),
     (seams.READ_SHORT_CONV_MOE, "before", states.read_short_conv),
     (seams.RELEASE_KV, "before", states.keep_head),
-    (seams.RELEASE_KV, "before", pace.note_end),
     (seams.RELEASE_KV, "before", observe.store_finished),
     (seams.RELEASE_KV, "before", stop.release_unread),
+    (seams.RELEASE_KV, "before", pace.note_end),
     (seams.RELEASE_KV, "after", probe.read_again),
 )
