@@ -24,12 +24,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 CLIENTS := build/clients/.ready
+BROWSER := $(VENV)/.browser
 DOCS := build/docs/.ready
 DEMO_MODEL := .demo/SmolLM2-135M-Instruct-V14
 FROM_TORCH := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-gpu bench-gpu test-shared-store test-store-hard lint demo check e2e docs hybrid-table bench-recall fuzz clean
+.PHONY: help setup test test-slow test-gpu bench-gpu test-shared-store test-store-hard lint demo check e2e inspector docs hybrid-table bench-recall fuzz clean
 
 help:
 	@echo "make demo       three facts told, the server restarted, three facts asked (SmolLM2-135M on the CPU)"
@@ -39,7 +40,8 @@ help:
 	@echo "make test-store-hard  1,000 kills, 200 power cuts, failing disks, 100 forgettings of the store in a directory"
 	@echo "make test-shared-store  the store in PostgreSQL and S3: contract, kills, forgetting, two servers; installs PostgreSQL if missing"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
-	@echo "make e2e        the clients' examples and SGLang's router against a real server"
+	@echo "make e2e        the clients' examples, SGLang's router and the inspector in a real browser, against a real server"
+	@echo "make inspector  the inspector's page, built of inspector/ into the package; needs Node 20"
 	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make hybrid-table  what keys, values and engrams are worth to the small hybrids, with SEED=$(SEED)"
 	@echo "make bench-recall  recall against BM25, MiniLM and text RAG on MODELS=$(MODELS) with SEED=$(SEED); QUICK=1 for little"
@@ -105,8 +107,19 @@ $(DEMO_MODEL)/config.json: | $(READY)
 	$(BIN)/python demo/small_models.py $(dir $(DEMO_MODEL)) smollm2
 	$(BIN)/v14 upgrade $(DEMO_MODEL:-V14=) $(DEMO_MODEL)
 
-e2e: $(READY) $(CLIENTS) $(DEMO_MODEL)/config.json
+# Playwright drives the system's own Chromium: a package of Debian's, or whatever CHROMIUM names.
+$(BROWSER): tests/e2e/requirements.txt $(READY)
+	$(PIP) install -q -r tests/e2e/requirements.txt
+	@touch $@
+
+e2e: $(READY) $(CLIENTS) $(BROWSER) $(DEMO_MODEL)/config.json
+	@test -n "$$CHROMIUM" || command -v chromium chromium-browser google-chrome > /dev/null || \
+		{ echo "Chromium is missing; installing Debian's package chromium (else set CHROMIUM to a browser's executable)"; \
+		apt-get install -y --no-install-recommends chromium; }
 	MODEL=$(DEMO_MODEL) $(BIN)/pytest -m e2e tests/e2e
+
+inspector:
+	cd inspector && npm ci --no-fund --no-audit && npm run types && npm run build
 
 $(DOCS): docs/requirements.txt
 	$(PYTHON) -m venv build/docs

@@ -218,6 +218,7 @@ class Records:
 
     def of(self, namespace: str) -> list[Record]:
         """The records of a namespace, newest first."""
+        self._settle()
         with self._lock:
             return [record for record in reversed(self._records.values()) if record.namespace == namespace]
 

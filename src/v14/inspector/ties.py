@@ -4,7 +4,7 @@ from v14.errors import SelectionError
 from v14.inspector.look import Told, shown
 from v14.inspector.stories import asked_ids
 from v14.memory import Memory
-from v14.recall.terms import Overlap
+from v14.recall.terms import RARE, Overlap, pair
 from v14.store.glance import Glance
 from v14.types import ROOT_ID, Link
 
@@ -17,7 +17,7 @@ def event(memory: Memory, namespace: str, event_id: str) -> Told:
     glances = {glance.id: glance for glance in memory.store.glances(namespace)}
     found = shown(memory, namespace, [glances[event_id]] if event_id in glances else [])
     if not found:
-        raise SelectionError(f"namespace {namespace!r} holds no event {event_id}")
+        raise SelectionError(f"namespace {namespace!r} holds no event {event_id}; look in another one")
     parent = found[0]["parent"]
     return {
         "event": found[0],
@@ -49,15 +49,27 @@ def _leads(memory: Memory, namespace: str, event_id: str, glances: dict[str, Gla
     with space.lock:
         overlap = Overlap([space.terms], ())
         strongest = sorted(overlap.led_to(event_id).items(), key=lambda item: -item[1])[:NUM_TIES]
-        shared = {
-            other: sorted(overlap.beyond(event_id) & overlap.tokens(other), key=overlap.rarity, reverse=True)
-            for other, _ in strongest
-        }
+        shared = {other: _shared_ids(overlap, event_id, other) for other, _ in strongest}
     return [
         {"shared": weight, "shared_ids": shared[other], "event": event}
         for other, weight in strongest
         for event in shown(memory, namespace, _known(glances, other))
     ]
+
+
+def _shared_ids(overlap: Overlap, event_id: str, other: str) -> list[int]:
+    """Tokens of what two events share, alone or with a neighbour, and what is rare; the rarest first."""
+    both = overlap.terms(event_id) & overlap.terms(other)
+    rarities = {term: rarity for term in both if (rarity := overlap.rarity(term)) >= RARE}
+    found: dict[int, float] = {}
+    sequence = overlap.sequence(other)
+    for before, token in zip((None, *sequence), sequence, strict=False):
+        if token in rarities:
+            found[token] = max(found.get(token, 0.0), rarities[token])
+        if before is not None and (both_of := pair(before, token)) in rarities:
+            for end in (before, token):
+                found[end] = max(found.get(end, 0.0), rarities[both_of])
+    return sorted(found, key=lambda token: -found[token])
 
 
 def _known(glances: dict[str, Glance], event_id: str) -> list[Glance]:

@@ -23,6 +23,7 @@ from v14.engines.sglang.answers import (
     Me,
     Page,
     Recall,
+    Stats,
     Tie,
     Ties,
     Use,
@@ -208,7 +209,7 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
     @routes.get("/requests")
     async def requests(caller: Caller, namespace: str | None = None, start: Start = 0, limit: Limit = 50) -> Briefs:
         """The last requests of a namespace that looked for what to recall."""
-        name = _owned(caller, namespace, "may not ask about the requests of")
+        name = _asking(caller, namespace)
         page = await asked("requests", namespace=name, start=start, limit=limit)
         found = [Brief(**brief, asked=decode(brief["asked_ids"])) for brief in page["requests"]]
         return Briefs(requests=found, num_requests=page["num_requests"], next=_next(start, limit, page["num_requests"]))
@@ -216,20 +217,20 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
     @routes.get("/requests/{request_id:path}")
     async def explain(request_id: str, caller: Caller, namespace: str | None = None) -> dict[str, Any]:
         """Why a request recalled what it did: its words with their weight, the votes, the spans, the times."""
-        name = _owned(caller, namespace, "may not ask about the requests of")
+        name = _asking(caller, namespace)
         return story_in_words(await asked("explain", namespace=name, request_id=request_id), decode)
 
     @routes.post("/losses")
     async def losses(wanted: Forget, caller: Caller) -> Losses:
         """What would be forgotten by the same words to `/v14/forget`: how much, and some of it."""
-        name = _owned(caller, wanted.namespace, "may not change")
+        name = writable(caller, wanted.namespace)
         lost = await asked("losses", namespace=name, selection=wanted.selection())
         return Losses(**{**lost, "events": [item(event) for event in lost["events"]]})
 
     @routes.post("/forget")
     async def forget(wanted: Forget, caller: Caller) -> Forgotten:
         """Forget events of a namespace, for good: on disk, in memory, in the prefix cache and in what is running."""
-        name = _owned(caller, wanted.namespace, "may not change")
+        name = writable(caller, wanted.namespace)
         return await _forget(name, wanted.selection(), "operator" if caller.operator else "owner")
 
     @routes.delete("/events/{event_id}")
@@ -265,7 +266,10 @@ def access_of(front: Front) -> Callable[[Request], Access]:
 
 def writable(caller: Access, namespace: str | None) -> str:
     """The namespace that is asked for, or the caller's own, if the caller may change it."""
-    return _owned(caller, namespace, "may not change")
+    name = namespace or _own(caller)
+    if not caller.may_forget(name):
+        raise HTTPException(403, f"this request may not change the namespace {name!r}")
+    return name
 
 
 def _own(caller: Access) -> str:
@@ -282,10 +286,10 @@ def _readable(caller: Access, namespace: str | None) -> str:
     return name
 
 
-def _owned(caller: Access, namespace: str | None, what_not: str) -> str:
+def _asking(caller: Access, namespace: str | None) -> str:
     name = namespace or _own(caller)
     if not caller.may_forget(name):
-        raise HTTPException(403, f"this request {what_not} the namespace {name!r}")
+        raise HTTPException(403, f"this request may not ask about the requests of the namespace {name!r}")
     return name
 
 
