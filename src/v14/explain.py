@@ -220,7 +220,8 @@ class Records:
         """The records of a namespace, newest first."""
         self._settle()
         with self._lock:
-            return [record for record in reversed(self._records.values()) if record.namespace == namespace]
+            found = [record for record in self._records.values() if record.namespace == namespace]
+        return sorted(found, key=lambda record: -record.at)
 
     def forget(self, namespace: str, event_ids: Collection[str] | None = None) -> int:
         """Drop the records of a namespace, and every other that recalled one of the events; returns how many.
