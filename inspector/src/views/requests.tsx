@@ -24,7 +24,7 @@ export function Requests({ namespace, query }: { namespace: string; query: Recor
               <table class="grid">
                 <caption class="hidden">Last requests of the namespace, newest first</caption>
                 <thead>
-                  <tr><th scope="col">Asked</th><th scope="col">Recalled</th><th scope="col" class="wide">Best vote</th><th scope="col" class="number">First token</th><th scope="col" class="number wide">Decode</th><th scope="col">When</th></tr>
+                  <tr><th scope="col">Asked</th><th scope="col">Recalled</th><th scope="col" class="wide">Best vote</th><th scope="col" class="number mid">First token</th><th scope="col" class="number wide">Decode</th><th scope="col">When</th></tr>
                 </thead>
                 <tbody>{requests.map((request) => <Row key={request.id} namespace={namespace} request={request} />)}</tbody>
               </table>
@@ -44,7 +44,7 @@ function Row({ namespace, request }: { namespace: string; request: Brief }) {
       <th scope="row" class="text"><a class="cover" href={to([namespace, "request", request.id])}><bdi dir="auto">{line(request.asked) || "(no words)"}</bdi></a></th>
       <td>{request.num_recalled ? <span class="chip mem">{count(request.num_recalled)}</span> : <span class="soft">nothing</span>}</td>
       <td class="wide">{best === null ? <span class="soft">none</span> : <span class={best >= floor ? "vote" : "vote soft"}>{best.toFixed(2)}<span class="soft"> / {floor.toFixed(2)}</span></span>}</td>
-      <td class="number">{first === null ? <span class="soft">running</span> : ms(first)}</td>
+      <td class="number mid">{first === null ? <span class="soft">running</span> : ms(first)}</td>
       <td class="number wide">{written !== null && decode !== null ? speed(written, decode) : <span class="soft">–</span>}</td>
       <td><When at={request.at} /></td>
     </tr>
