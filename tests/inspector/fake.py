@@ -15,6 +15,7 @@ from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile, tokenizer_of
 from v14.check.server import free_port
 from v14.config import Switches
 from v14.engines.sglang import control
+from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.routes import router
 from v14.explain import Standing
 from v14.inspector.serve import page
@@ -76,7 +77,7 @@ class Fake:
 
     def app(self) -> FastAPI:
         """What the server's application has of the memory's."""
-        engine = SimpleNamespace(memory=self.memory, settle=lambda *namespaces: None)
+        engine = SimpleNamespace(memory=self.memory, settle=lambda *namespaces: None, ranks=Ranks())
 
         async def ask(what, **arguments):
             text = control.order(what, **arguments)

@@ -19,6 +19,7 @@ from v14.engines.sglang.telling import EVENTS
 from v14.errors import SelectionError, StoreError, V14Error
 from v14.forgetting import Selection, select
 from v14.inspector import look, stories, ties
+from v14.types import Event
 
 logger = logging.getLogger("v14")
 
