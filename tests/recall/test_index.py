@@ -55,6 +55,7 @@ def test_votes_whatever_the_form_and_the_pages(lengths, form, page_tokens, gone,
         patch.setattr("v14.recall.index.Pool", partial(Pool, tiled=tiled))
         patch.setattr("v14.recall.pool.PAGE_BYTES", page_tokens * 5 * DIM * BYTES[form])
         patch.setattr("v14.recall.index.CENTRED_TOKENS", 50)
+        patch.setattr("v14.recall.index.PLAIN_BYTES", 0)
         patch.setattr("v14.recall.index.WAITING_TOKENS", 30)
         patch.setattr("v14.recall.index.RECODED_EVENTS", 3)
         index = world.index(form=form)
@@ -74,9 +75,13 @@ def test_votes_whatever_the_form_and_the_pages(lengths, form, page_tokens, gone,
         assert index.token_weights(world.cue, event_id).shape == (5,)
 
 
-def test_8_bits_are_8_bits():
+def test_many_keys_are_kept_in_8_bits(monkeypatch):
     world = World([60] * 100)
     plain, eight = world.index(), world.index(form="int8")
+    assert values(eight, world.cue) == pytest.approx(values(plain, world.cue), abs=0.1)
+    assert eight._pool.pages[0].keys.dtype == torch.bfloat16
+    monkeypatch.setattr("v14.recall.index.PLAIN_BYTES", 0)
+    eight = world.index(form="int8")
     assert values(eight, world.cue) == pytest.approx(values(plain, world.cue), abs=0.1)
     [page] = eight._pool.pages
     assert page.keys.dtype == torch.int8
@@ -106,6 +111,7 @@ def test_what_was_removed_is_overwritten_wherever_it_was(monkeypatch, tiled):
     monkeypatch.setattr("v14.recall.index.Pool", partial(Pool, tiled=tiled))
     monkeypatch.setattr("v14.recall.index.WAITING_TOKENS", 1)
     monkeypatch.setattr("v14.recall.index.CENTRED_TOKENS", 300)
+    monkeypatch.setattr("v14.recall.index.PLAIN_BYTES", 0)
     world = World([20] * 30)
     index = Index(world.geometry, world.voters, form="int8")
     seen = []
@@ -180,6 +186,7 @@ def test_no_events_have_no_votes():
 @pytest.mark.parametrize("cued_on", ["cpu", "cuda"])
 def test_votes_on_a_gpu_are_those_on_the_cpu(monkeypatch, cued_on):
     world = World([50] * 300)
+    monkeypatch.setattr("v14.recall.index.PLAIN_BYTES", 0)
     here, there = world.index(), world.index(form="int8", device="cuda")
     cue = Cue(queries=world.cue.queries.to(cued_on), context_lse=world.cue.context_lse.to(cued_on))
     for event_id in map(str, range(100)):

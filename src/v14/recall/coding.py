@@ -2,8 +2,8 @@
 
 In 8 bits keys are first centred and turned. A mean that all keys of a row share says nothing about any of them but
 takes up most of the range; what it adds to every score is taken off the context's instead, which is exact. An
-orthogonal turn, done to queries and keys alike, spreads what stands out in few channels over all. Together they keep
-the best five events of the exact scan, which 8 bits alone do not (LOG.md, "voter keys in 8 bits").
+orthogonal turn, done to queries and keys alike, spreads what stands out in few channels over all. Together they halve
+the error of the best votes (LOG.md, "voter keys in 8 bits, and two stages").
 
 Shapes: U rows of voter keys, V voters, Q tokens of a cue, D dimension of a head.
 """

@@ -6,7 +6,7 @@ tokens are there or votes are asked for, and are copied, coded and calibrated to
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 
@@ -28,10 +28,10 @@ WAITING_TOKENS = 4096
 """New tokens from which on the index takes them in without being asked for votes."""
 
 SCANNED_EVENTS = 20_000
-"""Up to so many events all voters read all keys. Of more, the strongest voters choose `CANDIDATES` first."""
+"""Up to so many events all voters read all keys. Of more, some choose `CANDIDATES` first."""
 
 CENTRED_TOKENS = 4096
-"""Tokens from which on keys are kept in 8 bits: fewer say too little about what all share, and take little room."""
+"""Tokens from which on keys may be kept in 8 bits: fewer say too little about what all share."""
 
 RECODED_EVENTS = 1024
 """Events decoded at once when all change their form."""
@@ -39,8 +39,14 @@ RECODED_EVENTS = 1024
 CANDIDATES = 2048
 """How many events all voters read where the strongest choose."""
 
-STRONG = 0.5
-"""Voters that choose: the strongest, which together have this share of all weight."""
+STRONG = 1 / 3
+"""Share of the voters that choose: those of most weight. How much weight they have together does not count, since one
+voter may have half of it and tell little (LOG.md, "voter keys in 8 bits, and two stages")."""
+
+LEAST_STRONG = 4
+
+PLAIN_BYTES = 1 << 31
+"""Keys stay in bfloat16 up to so many bytes: 8 bits cost one of the best five now and then."""
 
 
 class Index:
@@ -251,7 +257,8 @@ class Index:
             for event_id, length, end in zip(ids, lengths, accumulate(lengths), strict=True):
                 if event_id not in self._pool.places:
                     self._fill([event_id], here[:, end - length : end], [length])
-        if self._form == "int8" != self._pool.code.form and self._pool.num_tokens >= CENTRED_TOKENS:
+        many = self._pool.num_tokens >= CENTRED_TOKENS and self._pool.num_bytes >= PLAIN_BYTES
+        if self._form == "int8" != self._pool.code.form and many:
             with self._working():
                 self._recode(Code(form="int8", device=self.device, centre=self._pool.mean()))
 
@@ -349,10 +356,7 @@ def _stream(device: torch.device) -> torch.cuda.Stream | None:
     return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
-def _strongest(weights: Iterable[float]) -> list[int]:
-    """The voters of most weight that have `STRONG` of it together, in their order."""
-    sizes = [abs(weight) for weight in weights]
-    order = sorted(range(len(sizes)), key=lambda voter: -sizes[voter])
-    sums = accumulate(sizes[voter] for voter in order)
-    num = next((n for n, weight in enumerate(sums, 1) if weight >= STRONG * sum(sizes)), len(order))
-    return sorted(order[:num])
+def _strongest(weights: Sequence[float]) -> list[int]:
+    """The voters that choose, in their order."""
+    order = sorted(range(len(weights)), key=lambda voter: -abs(weights[voter]))
+    return sorted(order[: max(LEAST_STRONG, round(STRONG * len(weights)))])

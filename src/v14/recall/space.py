@@ -197,7 +197,8 @@ class Spaces:
         device: torch.device | str = "cpu",
     ) -> None:
         """`counters` is where events that cannot be read are counted (`corrupt_events`). Indices are kept on `device`:
-        on a GPU in 8 bits."""
+        on a GPU, where there are many keys,
+        in 8 bits."""
         self.counters = counters
         self._geometry = geometry
         self._voters = voters
