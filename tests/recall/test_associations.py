@@ -130,7 +130,9 @@ def test_earlier_questions_stand_in_no_plan_for_a_fact():
     asking = next(id for id, name in world.names.items() if name == "asked")
     assert set(world.recalled(prompt=prompt)) == {"asked", "fact"}
     assert world.recalled(prompt=prompt, asks=lambda event: event.id == asking) == ["fact"]
-    assert world.recalled(prompt=prompt, asks=lambda event: True), "there is nothing else"
+    assert world.recalled(prompt=prompt, asks=lambda event: True) == []
+    loud = World(asked=((20, 21, 10, 12), 2.1))
+    assert loud.recalled(prompt=prompt, asks=lambda event: True) == ["asked"], "there is nothing else"
 
 
 def test_what_shares_a_rare_name_is_weighed_whatever_its_vote():

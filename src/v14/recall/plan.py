@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from v14.config import Options
 from v14.events.runs import contains, packed
-from v14.recall.associations import Lead, leads
+from v14.recall.associations import VOTE_MOST, Lead, leads
 from v14.recall.neighbours import Neighbours, whole_sentences
 from v14.recall.order import span_order
 from v14.recall.terms import Overlap
@@ -45,8 +45,8 @@ def make_plan(
     reaches the floor and, as a share of the best one, `recall_ratio`; at most `recall_max_events`, and
     `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens. What the prompt holds
     already is not recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the
-    longest, or newest, is. Earlier questions are recalled where nothing else is, and lead nowhere. What a weighed event
-    corrects by `recall_superseded` is not recalled, if both tell of what the question asks.
+    longest, or newest, is. Earlier questions are recalled where nothing else is, by a high vote, and lead nowhere. What
+    a weighed event corrects by `recall_superseded` is not recalled, if both tell of what the question asks.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
@@ -56,9 +56,8 @@ def make_plan(
     votes = votes or _among(ranked)
     everything = weigh(ranked, votes, can.recall, options, overlap, unit)
     telling = [each for each in everything if not asks(each.event)]
-    weighed = sure(telling, options, overlap, unit) or sure(
-        [each for each in everything if asks(each.event)], options, overlap, unit
-    )
+    asking = [each for each in everything if each.vote >= VOTE_MOST * unit and asks(each.event)]
+    weighed = sure(telling, options, overlap, unit) or sure(asking, options, overlap, unit)
     if superseded is not None:
         weighed = standing(weighed, superseded, options.recall_superseded, overlap)
     best = weighed[0].strength if weighed else -math.inf
