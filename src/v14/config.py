@@ -46,7 +46,7 @@ class Options(BaseModel):
     recall_floor: float = Field(description="lowest vote that recalls an event")
     recall_ratio: float = Field(0.85, ge=0, le=1, description="lowest strength as a share of the request's best one")
     recall_sure: float = Field(
-        5.5,
+        5.0,
         ge=0,
         description="least strength of the best event, in floors: its vote (up to 2) and what it shares (up to 4)",
     )

@@ -29,7 +29,7 @@ TOLERANCE = 0.02
 SURENESS = tuple(step / 4 for step in range(25))
 STRANGERS_RECALLING = 0.05
 MOST_LOST = 0.1
-SURE_RANGE = (5.5, 5.75)
+SURE_RANGE = (5.0, 5.75)
 """How sure a plan has to be: so that at most so many strangers recall anything, unless that loses more right events
 than this share; within this range, which names of real people want
 (LOG.md, "pairs of tokens"): those of a calibration set are few."""
