@@ -37,6 +37,8 @@ FROZEN = {
     "store rotate-key": ["--new-key-file", "--new-key-command", "--json"],
     "store forget": ["--namespace", "--event", "--chat", "--between", "--yes", "--json"],
     "store ttl": ["--namespace", "--days", "--never", "--json"],
+    "store links": ["--namespace", "--json"],
+    "store unlink": ["LATER", "EARLIER", "--namespace", "--json"],
     "store audit": ["--json"],
     "store verify": ["--json"],
     "store repair": ["--drop", "--catalog", "--json"],
