@@ -7,7 +7,7 @@ const WIDTH = 760;
 const GAP = 64;
 const BOX = { width: 250, height: 46 };
 
-/** An event in the middle, what it is tied to on both sides. The table behind it says the same. */
+/** An event in the middle, what it is tied to on both sides. The table behind it says the same to who does not see it. */
 export function Graph({ event, ties }: { event: Item; ties: Tied[] }) {
   const half = Math.ceil(ties.length / 2);
   const height = Math.max(2, half) * GAP + 20;
@@ -18,7 +18,7 @@ export function Graph({ event, ties }: { event: Item; ties: Tied[] }) {
     return { tie, isRight, x: isRight ? WIDTH - BOX.width / 2 - 4 : BOX.width / 2 + 4, y: middle.y + (Math.floor(place / 2) - (rows - 1) / 2) * GAP };
   });
   return (
-    <svg class="graph" viewBox={`0 0 ${WIDTH} ${height}`} role="img" aria-label={`The event and ${ties.length} others that it is tied to; the table that follows says the same`}>
+    <svg class="graph" viewBox={`0 0 ${WIDTH} ${height}`} aria-hidden="true">
       {placed.map(({ tie, isRight, x, y }) => {
         const edge = isRight ? x - BOX.width / 2 : x + BOX.width / 2;
         const from = middle.x + (isRight ? 62 : -62);
@@ -27,7 +27,7 @@ export function Graph({ event, ties }: { event: Item; ties: Tied[] }) {
       })}
       {placed.map(({ tie, x, y }) => (
         <g key={tie.number} class={`node ${tie.kind}`}>
-          <a href={to([tie.event.namespace, "event", tie.event.id])} tabIndex={-1} aria-hidden="true">
+          <a href={to([tie.event.namespace, "event", tie.event.id])} tabindex={-1}>
             <rect x={x - BOX.width / 2} y={y - BOX.height / 2} width={BOX.width} height={BOX.height} rx="9" />
             <circle cx={x - BOX.width / 2 + 19} cy={y} r="10" />
             <text class="mark" x={x - BOX.width / 2 + 19} y={y + 4}>{tie.number}</text>
