@@ -24,8 +24,8 @@ BACKENDS = {
 WITHOUT_SINKS = "TorchNativeAttnBackend"
 """SGLang's backend of a plain CPU takes no sinks, and ends at the first request of a model that has some."""
 
-SPECULATIVE = ("NGRAM", "NEXTN", "EAGLE")
-"""Drafting that was run with memory; SGLang itself turns NEXTN into EAGLE."""
+SPECULATIVE = ("NGRAM",)
+"""Drafting that was run with memory."""
 
 SPARSE = "QwenSparseAttnBackend"
 """The only backend that SGLang has for Qwen4-Exp."""
@@ -110,7 +110,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         argument="speculative_algorithm",
         serves=lambda value: value in (None, *SPECULATIVE),
-        remedy="serve with --speculative-algorithm NGRAM or NEXTN",
+        remedy="serve with --speculative-algorithm NGRAM or without",
     ),
     Rule(argument="disaggregation_mode", serves=_null_mode, remedy="leave out --disaggregation-mode"),
     Rule(argument="skip_tokenizer_init", serves=_unset, remedy="leave out --skip-tokenizer-init"),
