@@ -51,6 +51,7 @@ from v14.store.catalog import Catalog
 from v14.store.files import FileBlobs
 from v14.store.layout import Layout
 from v14.store.master import key_of_file
+from v14.store.pages import dead_bytes, logged_pages
 from v14.store.row import Row
 from v14.store.seal import MasterKey
 from v14.store.segments import Segments
@@ -221,6 +222,28 @@ def catalog(data: bytes) -> None:
         opened.policies()
         opened.audit()
         Vault.open(WEIGHTS, opened.keys(), MASTER)
+
+
+def _log_bytes() -> bytes:
+    path = scratch() / "logged.sqlite3"
+    with closing(Catalog(path, WEIGHTS, fsync=False)) as catalog:
+        catalog.commit([*_rows()[:1]], {})
+        return path.with_name("logged.sqlite3-wal").read_bytes()
+
+
+@target(
+    seeds=lambda: [b"\x01" + _catalog_bytes()[:4096], b"\x02" + _catalog_bytes()[4096:8192], b"\x00" + _log_bytes()]
+)
+def pages(data: bytes) -> None:
+    """A page of the catalog, the first one or another, or its log, as forgetting looks at them."""
+    number, rest = (data[0] % 3 if data else 0), data[1:]
+    if number:
+        assert len(dead_bytes(rest, number)) <= len(rest)
+        return
+    path = scratch() / "log"
+    path.write_bytes(rest)
+    with path.open("rb") as file:
+        assert len(list(logged_pages(file.fileno()))) <= len(rest) // 24
 
 
 @cache

@@ -22,7 +22,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def main(home: Path) -> None:
-    mount("-t", "tmpfs", "-o", "size=512k", "none", str(home))
+    mount("-t", "tmpfs", "-o", "size=640k", "none", str(home))
     store = DirectoryStore.open(home, WEIGHTS, retry_s=0.01)
     put: list[int] = []
 
@@ -33,7 +33,7 @@ def main(home: Path) -> None:
         assert len(store.events("home")) == len(put)
 
     ballast = home / "ballast"
-    ballast.write_bytes(bytes(150_000))
+    ballast.write_bytes(bytes(220_000))
     while not store.stats().num_pending:
         put.append(len(put))
         store.put([made(put[-1], large=True)])

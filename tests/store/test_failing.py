@@ -217,7 +217,7 @@ def test_flush_gives_up_in_time(opened: Opener, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("unshare"), reason="needs Linux namespaces")
 def test_real_file_system_full_and_read_only(tmp_path: Path) -> None:
-    """On a file system of 512 KiB of its own, in a mount namespace of its own."""
+    """On a file system of 640 KiB of its own, in a mount namespace of its own."""
     trial = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", str(tmp_path)],
         capture_output=True, text=True, check=False,

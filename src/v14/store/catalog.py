@@ -41,6 +41,7 @@ MIGRATIONS = (
     "CREATE INDEX events_said ON events (namespace, said_at);"
     f"{LINKS}; {POLICIES}; {AUDIT}",
     KEYS,
+    "CREATE INDEX events_chat ON events (namespace, chat_id)",
 )
 """Script i leads from format i + 1 to the next. None is ever changed or taken out."""
 
@@ -269,8 +270,8 @@ class Catalog:
             f"SELECT {COLUMNS} FROM events WHERE ?1 IS NULL OR namespace = ?1 "
             "ORDER BY max(said_at, recalled_at), rowid LIMIT ?2"
         )
-        with self._snapshot() as reader:
-            return list(_rows(reader.execute(sql, (namespace, max_rows))))
+        with self._walking() as writer:
+            return list(_rows(writer.execute(sql, (namespace, max_rows))))
 
     def rewritable(self, idle_before: float, idle_form: str, *, unsealed: bool) -> set[str]:
         """Segments with events that were neither said nor recalled since `idle_before` and are not in `idle_form`, or
@@ -279,8 +280,8 @@ class Catalog:
             "SELECT DISTINCT segment FROM events WHERE max(said_at, recalled_at) < ?1 AND codec <> ?2 "
             "AND codec NOT LIKE '%only=%' OR ?3 AND codec NOT LIKE '%+aesgcm'"
         )
-        with self._snapshot() as reader:
-            return {name for (name,) in reader.execute(sql, (idle_before, idle_form, unsealed))}
+        with self._walking() as writer:
+            return {name for (name,) in writer.execute(sql, (idle_before, idle_form, unsealed))}
 
     def move(self, rows: Iterable[Row], *, was: Mapping[Key, str]) -> None:
         """Let rows name traces that were written anew, in one transaction. Raises `StoreError`.
@@ -314,6 +315,14 @@ class Catalog:
         with self._writing, self._reading, self._errors():
             self._residue.remove(self._writer, needles)
             self._reader.execute("PRAGMA shrink_memory")
+
+    def look(self, max_pages: int) -> bool:
+        """Look for copies of what was deleted ahead of the next `scrub`, which is quick then; whether pages are left.
+
+        Raises `StoreError`.
+        """
+        with self._writing, self._errors():
+            return self._residue.look(max_pages)
 
     def finish(self, at: float) -> None:
         """Note in the audit that what was forgotten so far is gone from the files. Raises `StoreError`."""
@@ -363,6 +372,12 @@ class Catalog:
                     self._reader.execute("ROLLBACK")
 
     @contextlib.contextmanager
+    def _walking(self) -> Iterator[sqlite3.Connection]:
+        """The writing connection, for a walk over all rows: whoever reads does not wait for its end."""
+        with self._writing, self._errors():
+            yield self._writer
+
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
@@ -372,12 +387,14 @@ class Catalog:
             with contextlib.suppress(sqlite3.Error):  # the first error is the one to report
                 self._writer.execute("ROLLBACK")
             raise
+        finally:
+            self._residue.note()
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreError(
                 f"{self._path}: {error}. Check the disk, or set {HOME_VARIABLE} to another directory."
             ) from error

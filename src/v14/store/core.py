@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from v14.store.audit import Record, namespace_digest
 from v14.store.erase import Eraser
@@ -48,6 +49,7 @@ class CoreStore(StoreReading):
         self._keeping, self._vault = keeping, vault
         self._catalog, self._segments, self._name, self._clock = catalog, segments, name, clock
         self._num_committed = 0
+        self._is_tidy = True
         self._eraser = Eraser(catalog, segments, new_name=self._new_name, leftovers=self._leftovers, clock=clock)
         self._expiry = Expiry(catalog, clock)
         self._writer = Writer(
@@ -102,10 +104,12 @@ class CoreStore(StoreReading):
         keys = [(namespace, event_id) for event_id in ids]
 
         def erase() -> int:
-            self._ready()
-            with self._writer.pending() as pending:
-                dropped = pending.forget(set(keys))
-            return self._eraser.erase(keys, dropped, action="forget", selection=selection, requested_by=requested_by)
+            with self._changing():
+                with self._writer.pending() as pending:
+                    dropped = pending.forget(set(keys))
+                return self._eraser.erase(
+                    keys, dropped, action="forget", selection=selection, requested_by=requested_by
+                )
 
         return self._writer.run(erase)
 
@@ -151,7 +155,6 @@ class CoreStore(StoreReading):
 
     def _commit(self, batch: Batch) -> None:
         """Write a batch: first its traces, whole and under their name, then its rows in one transaction."""
-        self._ready()
         rows: list[Row] = []
         now = self._clock()
 
@@ -161,12 +164,26 @@ class CoreStore(StoreReading):
             rows.append(Row.of(entry.event, spec, name, **times, vault=self._vault))
             return write_note(rows[-1])
 
-        if batch.events:
-            name = self._name(self._num_committed)  # used again until the commit succeeds
-            traces = {key: waiting.trace for key, waiting in batch.events.items()}
-            self._segments.write(name, traces, self._keeping.form, note)
-        self._catalog.commit(rows, batch.renewals, batch.links)
+        with self._changing():
+            if batch.events:
+                name = self._name(self._num_committed)  # used again until the commit succeeds
+                traces = {key: waiting.trace for key, waiting in batch.events.items()}
+                self._segments.write(name, traces, self._keeping.form, note)
+            self._catalog.commit(rows, batch.renewals, batch.links)
         self._num_committed += bool(rows)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Around every change of the store, on the writer's thread; raises `StoreError` where it cannot be changed.
+
+        One that fails may leave a blob that no row names.
+        """
+        try:
+            self._ready()
+            yield
+        except BaseException:
+            self._is_tidy = False
+            raise
 
     def _ready(self) -> None:
         """Called on the writer's thread before the store is changed; raises `StoreError` where it cannot be."""
@@ -181,14 +198,16 @@ class CoreStore(StoreReading):
 
     def _tend(self) -> None:
         """On the writer's thread: erase what is over, and finish what forgetting had to leave."""
-        self._ready()
-        self._expiry.refresh()
-        with self._writer.pending() as pending:
-            renewals = dict(pending.renewals)
-            over = {key for key, entry in pending.events.items() if self._expiry.is_over(key[0], entry.event.said_at)}
-            dropped = pending.forget(over)
-        self._eraser.erase(over | self._expiry.all_over(renewals), dropped, action="expire", selection="ttl")
-        self._finish()
+        with self._changing():
+            self._expiry.refresh()
+            with self._writer.pending() as pending:
+                renewals = dict(pending.renewals)
+                over = {
+                    key for key, entry in pending.events.items() if self._expiry.is_over(key[0], entry.event.said_at)
+                }
+                dropped = pending.forget(over)
+            self._eraser.erase(over | self._expiry.all_over(renewals), dropped, action="expire", selection="ttl")
+            self._finish()
 
     def _finish(self) -> None:
         """On the writer's thread: remove from files what a forgetting had to leave there."""

@@ -21,19 +21,22 @@ from v14.store.writer import TEND_S
 
 log = logging.getLogger("v14.store")
 
+LOOK_PAGES = 1 << 16
+"""Pages of the catalog, 256 MiB, that are looked at for copies of what was deleted whenever the store is tended."""
+
 
 class DirectoryStore(CoreStore):
     """The store of one set of weights under a home directory."""
 
     def __init__(
-        self, layout: Layout, catalog: Catalog, segments: Segments, descriptor: int, *,
+        self, layout: Layout, catalog: Catalog, segments: Segments, blobs: FileBlobs, descriptor: int, *,
         clock: Callable[[], float], batch_bytes: int, max_failed_bytes: int, retry_s: float, tend_s: float,
         keeping: Keeping, vault: Vault | None,
     ) -> None:  # fmt: skip
         """Use `open`."""
         self._layout, self._descriptor = layout, descriptor
         self._tender: Tender | None = None
-        self._embedded, self._first = catalog, _next_number(catalog)
+        self._embedded, self._files, self._first = catalog, blobs, _next_number(catalog)
         # Until a commit succeeds its segment's name is used again: a transaction that reported an error may still
         # come true at the next start (its log was written, syncing it failed), and then finds its events in there.
         super().__init__(
@@ -71,9 +74,9 @@ class DirectoryStore(CoreStore):
             blobs = FileBlobs(layout.segments, fsync=fsync)
             vault = open_vault(catalog, weights_id, master)
             # What no row names is the remainder of a commit that never came.
-            blobs.remove(blobs.list().keys() - catalog.segments())
+            blobs.remove(blobs.names() - catalog.segments())
             store = cls(
-                layout, catalog, Segments(blobs, weights_id, vault), descriptor,
+                layout, catalog, Segments(blobs, weights_id, vault), blobs, descriptor,
                 clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
                 keeping=keeping, vault=vault,
             )  # fmt: skip
@@ -103,8 +106,10 @@ class DirectoryStore(CoreStore):
     def _tend(self) -> None:
         """Besides what every store does: keep the budgets, rewrite what is idle or readable, merge small segments."""
         super()._tend()
-        if self._tender is not None:
-            self._tender.tend()
+        with self._changing():
+            if self._tender is not None:
+                self._tender.tend()
+            self._embedded.look(LOOK_PAGES)
 
     def _ready(self) -> None:
         """A directory that was taken away and is there again (a disk, a copy) is locked and opened again."""
@@ -120,12 +125,16 @@ class DirectoryStore(CoreStore):
         os.close(self._descriptor)
         self._descriptor = descriptor
         self._embedded.reopen()
-        self._first = max(self._first, _next_number(self._embedded))
+        self._first, self._is_tidy = max(self._first, _next_number(self._embedded)), False
         log.warning("%s was taken away and is there again", self._layout.root)
 
     def _leftovers(self, replaced: set[str]) -> set[str]:
-        """Whatever no row names: also what a commit that failed left of an event that awaits its next try."""
-        return self._segments.blobs.list().keys() - self._catalog.segments()
+        """Those `replaced`; after a failure whatever no row names, such as what a commit left of an event that awaits
+        its next try."""
+        if self._is_tidy:
+            return replaced
+        self._is_tidy = True
+        return self._files.names() - self._catalog.segments()
 
     def close(self) -> None:
         """Commit what is pending, close, and let go of the directory. A second call does nothing."""

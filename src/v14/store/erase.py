@@ -71,8 +71,13 @@ class Eraser:
             )
             for namespace in sorted({namespace for namespace, _ in num_tokens})
         ]
+        # Of what an earlier call had to leave, nobody knows any more where it may lie.
+        was_finished = self._catalog.finished()
         self._catalog.forget(list(num_tokens), moved, records)
-        self.finish(replaced, {row.token_ids for row in rows} | {event_id.encode() for _, event_id in num_tokens})
+        if was_finished:
+            self.finish(replaced, {row.token_ids for row in rows} | {event_id.encode() for _, event_id in num_tokens})
+        else:
+            self.finish()
         return len(num_tokens)
 
     def finish(self, replaced: set[str] | None = None, needles: Collection[bytes] | None = None) -> None:

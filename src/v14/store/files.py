@@ -87,6 +87,11 @@ class FileBlobs:
         with os.scandir(self._directory) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file(follow_symlinks=False)}
 
+    def names(self) -> set[str]:
+        """Names of all files, without a look at each. Raises `OSError`."""
+        with os.scandir(self._directory) as entries:
+            return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
+
     def close(self) -> None:
         """Nothing is held open."""
 

@@ -23,7 +23,7 @@ from v14.store.row import Row
 SCHEMA_PREFIX = "v14_"
 
 VERSION = 1
-"""Format of the shared catalog; its columns are those of format 4 of the embedded one."""
+"""Format of the shared catalog; its columns are those of format 5 of the embedded one."""
 
 TABLES = """
 CREATE TABLE store (
