@@ -12,7 +12,6 @@ from rich.table import Table
 
 from v14.config import Switches
 from v14.errors import OptionError, StoreKeyError
-from v14.home import SharedHome
 from v14.store import looking as view
 from v14.store.master import key_of_command, key_of_file, master_key
 from v14.store.rotate import rotate
@@ -92,10 +91,6 @@ def rotate_key(
     """Give every encrypted store another key. The present one is SGLANG_V14_KEY, …_FILE or …_COMMAND's; no server may
     run on a store meanwhile."""
     switches = Switches.read()
-    if isinstance(switches.memory_home, SharedHome):
-        raise OptionError(
-            "the keys of a shared store cannot be changed yet: its servers would not hear of it; leave them"
-        )
     old = master_key(switches)
     if old is None:
         raise StoreKeyError("the present key is missing: set SGLANG_V14_KEY, SGLANG_V14_KEY_FILE or …_COMMAND")

@@ -33,6 +33,7 @@ from v14.store.shared.statements import (
     insert,
     next_number,
     rename_chats,
+    replace_keys,
     select_rows,
     stored_keys,
     write_links,
@@ -111,12 +112,11 @@ class SharedCatalog:
         """Replace the store keys `was`. Raises `StoreError`, also where they are others by now."""
 
         def work(connection: Plain) -> None:
-            with connection.transaction(), connection.cursor() as cursor:
+            with connection.transaction():
                 next_number(connection)
                 if stored_keys(connection) != list(was):
                     raise StoreError("the keys of the store were changed meanwhile; try again")
-                cursor.execute("DELETE FROM keys")
-                cursor.executemany("INSERT INTO keys VALUES (%s, %s, %s)", [astuple(key) for key in keys])
+                replace_keys(connection, keys)
 
         self._writer.run(work)
 

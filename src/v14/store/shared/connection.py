@@ -27,9 +27,12 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 """
 """A writer that was stopped lets go of its locks after 30 s, and a commit that is reported is on the server's disk."""
 
+HOLD = b"SELECT pg_advisory_lock_shared(hashtextextended(%s, 16))"
+HOLD_ALONE = b"SELECT pg_try_advisory_lock(hashtextextended(%s, 16))"
+
 
 def connect(conninfo: str, schema: str) -> Plain:
-    """A connection in autocommit mode that sees the tables of `schema`. Raises `psycopg.Error`."""
+    """A connection in autocommit mode that sees the tables of `schema`, and holds it. Raises `psycopg.Error`."""
     stated = conninfo_to_dict(conninfo)
     connection = psycopg.connect(
         make_conninfo(conninfo, **{name: value for name, value in TIMEOUTS.items() if name not in stated}),
@@ -38,10 +41,17 @@ def connect(conninfo: str, schema: str) -> Plain:
     try:
         connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
         connection.execute(SESSION)
+        connection.execute(HOLD, (schema,))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def hold_alone(connection: Plain, schema: str) -> bool:
+    """Keep every other connection from `schema` until this one is closed; False where there are others now."""
+    ((alone,),) = connection.execute(HOLD_ALONE, (schema,)).fetchall()
+    return bool(alone)
 
 
 class Wire:

@@ -26,6 +26,13 @@ def stored_keys(connection: Plain) -> list[StoreKey]:
     return [StoreKey(number=number, master=master, wrapped=bytes(wrapped)) for number, master, wrapped in found]
 
 
+def replace_keys(connection: Plain, keys: Iterable[StoreKey]) -> None:
+    """Replace the store keys, within a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM keys")
+        cursor.executemany("INSERT INTO keys VALUES (%s, %s, %s)", [astuple(key) for key in keys])
+
+
 def next_number(connection: Plain) -> int:
     """Raise the number of commits, and keep other writers out until the transaction ends."""
     ((number,),) = connection.execute("UPDATE store SET commits = commits + 1 RETURNING commits").fetchall()
