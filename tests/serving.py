@@ -1,6 +1,7 @@
 """A real SGLang server on a tiny V14 directory: CPU, fp32, and what tests ask of it."""
 
 import json
+import os
 import random
 import urllib.error
 import urllib.request
@@ -11,6 +12,9 @@ from typing import Any
 
 from tests.tiny import VOCAB_SIZE, turns_of
 from v14.check.server import Server
+
+START_TIMEOUT_S = float(os.environ.get("SERVER_START_S", "240"))
+"""A machine that is busy with other work needs more."""
 
 ARGUMENTS = (
     "--dtype",
@@ -33,7 +37,7 @@ def serving(model_dir: Path, home: Path, *arguments: str, **environment: str):
         log=home.parent / f"{home.name}.log",
         arguments=(*ARGUMENTS, *arguments),
         environment=environment,
-        start_timeout_s=240,
+        start_timeout_s=START_TIMEOUT_S,
     )
     with server:
         server.start()

@@ -5,6 +5,7 @@ import getpass
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -19,6 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BUCKET = "memories"
+START_TIMEOUT_S = float(os.environ.get("SERVER_START_S", "60"))
+"""A machine that is busy with other work needs more."""
+
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
@@ -43,8 +47,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(port: int, process: subprocess.Popen[bytes], timeout_s: float = 60) -> None:
-    until = time.monotonic() + timeout_s
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + START_TIMEOUT_S
     while True:
         assert process.poll() is None, f"{process.args} ended with {process.returncode}"
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -78,7 +82,7 @@ class Postgres:
                 stdout=log, stderr=log, cwd=self.directory, **self.user,
             )  # fmt: skip
         wait_for(self.port, self.process)
-        until = time.monotonic() + 60
+        until = time.monotonic() + START_TIMEOUT_S
         while subprocess.run(
             [bin_ / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False
         ).returncode:
@@ -143,9 +147,10 @@ def object_server() -> Iterator[int]:
 
 @dataclass
 class Cable:
-    """A port that leads to another one as long as it is not cut."""
+    """A port that leads to another one as long as it is not cut. What it still holds then, for `delay_s`, is lost."""
 
     target: int
+    delay_s: float = 0.0
     port: int = 0
     is_cut: bool = False
     num_bytes: int = 0
@@ -196,6 +201,8 @@ class Cable:
     def _carry(self, source: socket.socket, sink: socket.socket, counts: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
+                if self.delay_s:
+                    time.sleep(random.uniform(0, self.delay_s))
                 sink.sendall(data)
                 self.num_bytes += len(data) if counts else 0
         for end in (source, sink):

@@ -42,9 +42,10 @@ def zygote(module: str = "tests.store.zygote") -> Iterator[subprocess.Popen[str]
 
 
 def killed(
-    process: subprocess.Popen[str], rng: random.Random, seed: int, home: Path | str
-) -> list[tuple[str, int, bool]]:
-    """Let a child write to `home`, kill it, and return what it had acknowledged."""
+    process: subprocess.Popen[str], rng: random.Random, seed: int, home: Path | str,
+    before: Callable[[], None] = lambda: None,
+) -> list[tuple[str, int, bool]]:  # fmt: skip
+    """Let a child write to `home`, kill it, and return what it had acknowledged. What `before` does comes first."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{seed} {home}\n")
@@ -59,7 +60,9 @@ def killed(
     else:
         while not any(line[0] == "ack" for line in lines):
             lines.append(process.stdout.readline().split())
+            assert lines[-1][0] != "failed", lines[-1]
         time.sleep(rng.uniform(0.005, 0.150))
+    before()
     os.kill(pid, signal.SIGKILL)
     while lines[-1][0] != "reaped":
         lines.append(process.stdout.readline().split())

@@ -1,17 +1,20 @@
 """Forks writers that are killed: `python -m tests.store.zygote`, one line `SEED HOME` on stdin for each.
 
 Everything is imported once, and no thread runs here, so that a fork costs milliseconds. For each line it answers
-`pid N`, then whatever the child says (`ack NAMESPACE NUMBER LARGE …`), then `reaped STATUS` when it is dead.
+`pid N`, then whatever the child says (`ack NAMESPACE NUMBER LARGE …`, or `failed WHY` when it can go no further), then
+`reaped STATUS` when it is dead.
 """
 
 import itertools
 import os
 import random
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.store.making import WEIGHTS, made
+from v14.errors import StoreError
 from v14.store.core import CoreStore
 from v14.store.directory import DirectoryStore
 
@@ -23,6 +26,13 @@ def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
+def committed(store: CoreStore) -> bool:
+    """Whether everything put is committed; `flush` alone waits for nobody while writing fails."""
+    store.flush()
+    with store._writer.pending() as pending:
+        return not pending.events
+
+
 def write_until_killed(seed: int, store: CoreStore) -> None:
     rng = random.Random(seed)
     unsaid: list[tuple[str, int, int]] = []
@@ -32,7 +42,7 @@ def write_until_killed(seed: int, store: CoreStore) -> None:
         store.put([(event, trace)])
         unsaid.append((namespace, number, large))
         store.touch(namespace, [event.id], float(number))
-        if rng.random() < 0.4 and store.flush():
+        if rng.random() < 0.4 and committed(store):
             say("ack " + " ".join(f"{namespace} {number} {large}" for namespace, number, large in unsaid))
             unsaid.clear()
 
@@ -46,7 +56,11 @@ def main(open_store: Callable[[str], CoreStore] = embedded) -> None:
         seed, home = line.split(maxsplit=1)
         pid = os.fork()
         if pid == 0:
-            write_until_killed(int(seed), open_store(home.strip()))
+            try:
+                write_until_killed(int(seed), open_store(home.strip()))
+            except StoreError as error:
+                say(f"failed {error}")
+                signal.pause()
         say(f"pid {pid}")
         _, status = os.waitpid(pid, 0)
         say(f"reaped {os.waitstatus_to_exitcode(status)}")
