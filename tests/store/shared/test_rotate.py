@@ -1,6 +1,7 @@
 """Another master key for a shared store: while nobody has it open, and whole or not at all."""
 
 import struct
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,11 +15,19 @@ from v14.errors import StoreError, StoreKeyError
 from v14.store.rotate import rotate
 from v14.store.seal import MasterKey
 from v14.store.shared import rotate as shared_rotate
+from v14.store.shared.schema import schema_of
 
 KEY = MasterKey(source="a test", secret=bytes(range(32)))
 OTHER = MasterKey(source="another test", secret=bytes(range(32, 64)))
 
 pytestmark = pytest.mark.shared
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_store(shared: Shared) -> Iterator[None]:
+    """The command line reads all stores of a database, and has no key of these."""
+    yield
+    shared.sql(f"DROP SCHEMA {schema_of(shared.weights_id)} CASCADE")
 
 
 def told(place: Shared, master: MasterKey | None, *numbers: int) -> None:

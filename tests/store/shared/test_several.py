@@ -312,6 +312,8 @@ def test_the_command_line_looks_into_it(shared: Shared, two: tuple[Any, Any], mo
     [mine] = [store for store in status if store["weights_id"] == shared.weights_id]
     assert (mine["num_events"], mine["namespaces"]) == (2, {"home": 1, "work": 1})
     assert mine["num_bytes"] == two[1].stats().num_bytes > 0
-    listed = json.loads(CliRunner().invoke(app, ["store", "list", "--json", "--namespace", "work"]).stdout)
+    result = CliRunner().invoke(app, ["store", "list", "--json", "--namespace", "work"])
+    assert result.exit_code == 0, result.output
+    listed = json.loads(result.stdout)
     assert made(2, "work")[0].id in {event["id"] for event in listed}
     assert CliRunner().invoke(app, ["store", "path"]).stdout.startswith("postgresql://v14@127.0.0.1:")
