@@ -13,7 +13,7 @@ import asyncio
 import http.client
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlencode, urlsplit
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """An event of a namespace, in words; `said_at` is in Unix seconds."""
+    """An event of a namespace; `said_at` is in Unix seconds, `words` the text without the chat template's marks."""
 
     id: str
     namespace: str
@@ -73,6 +73,13 @@ class Stored:
     said_at: float
     num_tokens: int
     text: str
+    words: str = ""
+
+    @classmethod
+    def parse(cls, told: Mapping[str, Any]) -> "Stored":
+        """What a route tells of an event; newer servers may tell more."""
+        names = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in told.items() if name in names})
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class Client:
         start: int | None = 0
         while start is not None:
             page = self._json("GET", "/v14/events", query={**asked, "start": start})
-            yield from (Stored(**event) for event in page["events"])
+            yield from (Stored.parse(event) for event in page["events"])
             start = page["next"]
 
     def search(self, text: str) -> list[Stored]:
@@ -133,7 +140,7 @@ class Client:
 
     def show(self, event_id: str) -> Stored:
         """One event."""
-        return Stored(**self._json("GET", f"/v14/events/{quote(event_id, safe='')}"))
+        return Stored.parse(self._json("GET", f"/v14/events/{quote(event_id, safe='')}"))
 
     def forget(
         self, ids: Sequence[str] = (), *, chat_id: str = "", since: float | None = None, until: float | None = None,
