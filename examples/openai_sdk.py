@@ -33,8 +33,8 @@ def main(url: str) -> None:
             max_tokens=32,
         )
 
-    question = "What is the harbour cat called?"
-    show("ada tells", chat("The harbour cat is called Bosun.", user="ada"))
+    question = "What is my dog called?"
+    show("ada tells", chat("My dog is called Bosun.", user="ada"))
     show("ada asks in a new chat", chat(question, user="ada"))
     show("ben asks", chat(question, user="ben"))
     show("ada by header", chat(question, user="ben", headers={"X-V14-Namespace": "ada", "X-V14-Memory": "read"}))

@@ -11,7 +11,7 @@ from tests.e2e.conftest import CLIENTS, ROOT
 pytestmark = pytest.mark.e2e
 
 EXAMPLES = {
-    "openai_sdk": ("ada", "ben", "Bosun", "The harbour cat is called Bosun."),
+    "openai_sdk": ("ada", "ben", "Bosun", "My dog is called Bosun."),
     "langchain_chat": ("clara", "dan", "Cremona", "My violin was built in Cremona."),
     "litellm_client": ("eva", "finn", "7302", "The gate code of the allotment is 7302."),
 }

@@ -14,7 +14,7 @@ from v14.check.server import free_port
 
 pytestmark = pytest.mark.e2e
 
-STATEMENT, QUESTION, VALUE = "The harbour cat is called Bosun.", "What is the harbour cat called?", "Bosun"
+STATEMENT, QUESTION, VALUE = "My dog is called Bosun.", "What is my dog called?", "Bosun"
 KEYS = {"gwen": "the-key-of-gwen", "hal": "the-key-of-hal"}
 
 
