@@ -193,13 +193,13 @@ def test_colours_can_be_chosen_and_are_kept(fake, address, browser):
         for chosen, colour in (("light", "rgb(244, 246, 248)"), ("dark", "rgb(20, 24, 30)")):
             page.get_by_role("button", name="Colours").click()
             # What is chosen is set once the page has drawn it.
-            page.wait_for_function("chosen => document.documentElement.dataset.theme === chosen", arg=chosen)
+            until(page, f"document.documentElement.dataset.theme === '{chosen}'")
             assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
         page.reload()
         settle(page)
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
         page.get_by_role("button", name="Colours").click()
-        page.wait_for_function("document.documentElement.dataset.theme === undefined")
+        until(page, "document.documentElement.dataset.theme === undefined")
 
 
 def test_nothing_moves_for_who_wants_that(fake, address, browser):
