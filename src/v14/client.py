@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from v14.errors import ServerError
@@ -75,11 +75,8 @@ class Stored:
     text: str
     words: str = ""
 
-    @classmethod
-    def parse(cls, told: Mapping[str, Any]) -> "Stored":
-        """What a route tells of an event; newer servers may tell more."""
-        names = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in told.items() if name in names})
+
+Event = TypeVar("Event", Recalled, Stored)
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ class Client:
         start: int | None = 0
         while start is not None:
             page = self._json("GET", "/v14/events", query={**asked, "start": start})
-            yield from (Stored.parse(event) for event in page["events"])
+            yield from (_told(Stored, event) for event in page["events"])
             start = page["next"]
 
     def search(self, text: str) -> list[Stored]:
@@ -140,7 +137,7 @@ class Client:
 
     def show(self, event_id: str) -> Stored:
         """One event."""
-        return Stored.parse(self._json("GET", f"/v14/events/{quote(event_id, safe='')}"))
+        return _told(Stored, self._json("GET", f"/v14/events/{quote(event_id, safe='')}"))
 
     def forget(
         self, ids: Sequence[str] = (), *, chat_id: str = "", since: float | None = None, until: float | None = None,
@@ -302,18 +299,20 @@ class AsyncClient:
         return await asyncio.to_thread(self.client.namespaces)
 
 
+def _told(kind: type[Event], told: Mapping[str, Any]) -> Event:
+    """What a server tells of an event; newer ones may tell more."""
+    names = {each.name for each in fields(kind)}
+    return kind(**{name: value for name, value in told.items() if name in names})
+
+
 def _answer(data: Json) -> Answer:
     told = (data.get("metadata") or {}).get("v14") or {}
-    names = Recalled.__dataclass_fields__
     return Answer(
         text=data["choices"][0]["message"]["content"] or "",
         id=told.get("id", ""),
         memory=told.get("memory", ""),
         reason=told.get("reason", ""),
-        recalled=tuple(
-            Recalled(**{name: value for name, value in event.items() if name in names})
-            for event in told.get("recalled", ())
-        ),
+        recalled=tuple(_told(Recalled, event) for event in told.get("recalled", ())),
         raw=data,
     )
 
