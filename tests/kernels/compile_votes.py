@@ -1,27 +1,28 @@
 """Compiles the Triton kernel of votes for a GPU that need not be there (compute capability 9.0). Prints the kinds."""
 
+import triton.language as tl
 from triton import compile as compile_kernel
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from v14.kernels.votes.triton import _event_shares, _scanned_shares
+from v14.kernels.votes.triton import _event_shares, _scanned_shares, _tally
 
 SIZES = {
     "D": 80, "PADDED_D": 128, "Q": 32, "T": 128, "E": 16, "EVENTS": 4, "TILES": 4, "LIMIT": 100.0,
-    "PRECISION": "tf32", "SUMS": "tf32",
+    "PRECISION": "tf32", "SUMS": "tf32", "FLOOR": 0.01, "RATIO": True, "PICKED": False, "N": 256,
 }  # fmt: skip
 POINTERS = {
-    "starts": "*i64", "lengths": "*i32", "owners": "*i8", "slots": "*i32", "rows": "*i32", "context": "*fp32",
-    "out": "*fp32",
+    "starts": "*i64", "lengths": "*i32", "owners": "*i8", "slots": "*i32", "rows": "*i32", "voters": "*i32",
+    **dict.fromkeys(("queries", "context", "shares", "null_shares", "weights", "out"), "*fp32"),
 }  # fmt: skip
 
 
-def compiled(kernel, name: str, keys: str, scales: str, queries: str) -> None:
+def compiled(kernel, name: str, keys: str, scales: str, kind: tl.dtype) -> None:
     """Compile with arguments as the launchers in `v14.kernels.votes.triton` give them; what is left is a number."""
     names = kernel.arg_names
-    sizes = SIZES | {"SCALED": keys == "*i8"}
+    sizes = SIZES | {"SCALED": keys == "*i8", "KIND": kind}
     constants = {(names.index(name),): value for name, value in sizes.items() if name in names}
-    pointers = POINTERS | {"keys": keys, "scales": scales, "queries": queries}
+    pointers = POINTERS | {"keys": keys, "scales": scales}
     signature = {name: "constexpr" if (i,) in constants else pointers.get(name, "i32") for i, name in enumerate(names)}
     source = ASTSource(kernel, signature, constants)
     program = compile_kernel(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 3})
@@ -30,5 +31,6 @@ def compiled(kernel, name: str, keys: str, scales: str, queries: str) -> None:
 
 if __name__ == "__main__":
     for kernel in (_event_shares, _scanned_shares):
-        compiled(kernel, "int8", "*i8", "*fp16", "*fp16")
-        compiled(kernel, "bf16", "*bf16", "*bf16", "*bf16")
+        compiled(kernel, "int8", "*i8", "*fp16", tl.float16)
+        compiled(kernel, "bf16", "*bf16", "*bf16", tl.bfloat16)
+    compiled(_tally, "fp32", "", "", tl.float32)

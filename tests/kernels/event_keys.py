@@ -62,3 +62,16 @@ def tiled_case(kind, lengths, num_queries, dim, device="cpu"):
     tiles, asked = Tiles(*(tensor.to(device) for tensor in tiles)), Asked(*(tensor.to(device) for tensor in asked))
     scanned = (spread, factors, tiles, len(lengths), asked)
     return scanned, (spread, factors, torch.tensor(starts, device=device), sizes, asked)
+
+
+def tally_case(num_events, floor, *, picked, device="cpu"):
+    """The arguments of `tally`: three of five voters, a page with room left, a fifth of the events removed."""
+    random = torch.Generator().manual_seed(num_events)
+    slots = torch.randperm(num_events, generator=random)[: num_events // 2] if picked else None
+    null_shares = torch.rand(5, num_events + 7, generator=random)
+    null_shares[:, num_events:] = torch.nan
+    lengths = torch.randint(0, 5, (num_events + 7,), generator=random, dtype=torch.int32)
+    shares = torch.rand(3, num_events // 2 if picked else num_events, generator=random)
+    voters, weights = torch.tensor([0, 2, 4], dtype=torch.int32), torch.randn(5, generator=random)
+    arguments = (shares, null_shares, lengths, slots, voters, weights)
+    return (*(None if tensor is None else tensor.to(device) for tensor in arguments), floor)

@@ -12,7 +12,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from tests.kernels.event_keys import case, tiled_case
+from tests.kernels.event_keys import case, tally_case, tiled_case
 from v14.kernels.votes import naive, triton
 
 LENGTHS = {"one": [1], "odd": [1, 128, 17, 3], "dead": [5, 0, 33], "many": [2, 9, 4, 31, 64, 65, 1]}
@@ -48,6 +48,12 @@ def main() -> None:
         results[f"tiled-{name}-{num_queries}-{dim}-{kind}"] = error(found, naive.event_shares(*given))
     given = case("int8", [3, 40], 5, 64, strength=200.0)
     results["far-off-5-64-int8"] = error(triton.event_shares(*given, tokens=16), naive.event_shares(*given))
+    for floor, picked in itertools.product((None, 0.01), (False, True)):
+        arguments = tally_case(300, floor, picked=picked)
+        found, exact = (module.tally(*arguments) for module in (triton, naive))
+        gone = exact.isinf()
+        same = (found[gone] == exact[gone]).all()
+        results[f"tally-{floor}-{picked}-fp32"] = error(found[~gone], exact[~gone]) if same and gone.any() else None
     print(json.dumps([{"case": name, "error": value} for name, value in results.items()]))
 
 

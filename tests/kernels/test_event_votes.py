@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.event_keys import ROWS, case, tiled_case
+from tests.kernels.event_keys import ROWS, case, tally_case, tiled_case
 from tests.kernels.test_engram_events import run_apart
 from v14.kernels import votes as dispatcher
 from v14.kernels.votes import naive, packed
@@ -51,10 +51,19 @@ def test_no_events_take_nothing():
         assert module.event_shares(keys, scales, starts[:0], lengths[:0], asked).shape == (len(ROWS), 0)
 
 
+@pytest.mark.parametrize("floor", [None, 0.01])
+@pytest.mark.parametrize("picked", [False, True])
+def test_votes_are_tallied_alike(floor, picked):
+    arguments = tally_case(50, floor, picked=picked)
+    found, exact = dispatcher.tally(*arguments), naive.tally(*arguments)
+    assert exact.isinf().any()
+    torch.testing.assert_close(found, exact)
+
+
 def test_triton_agrees_with_naive():
     *_, results = run_apart("tests.kernels.interpret_votes", TRITON_INTERPRET="1")
     found = {result["case"]: result["error"] for result in json.loads(results)}
-    assert len(found) >= 21
+    assert len(found) >= 25
     for name, error in found.items():
         assert error is not None, f"{name}: not finite, or of another shape"
         assert error < TOLERANCE[name.rsplit("-", 1)[1]], name
@@ -63,7 +72,8 @@ def test_triton_agrees_with_naive():
 def test_triton_compiles_for_a_gpu(tmp_path):
     lines = run_apart("tests.kernels.compile_votes", TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
     assert lines == [
-        f"{kernel} {kind} True" for kernel in ("_event_shares", "_scanned_shares") for kind in ("int8", "bf16")
+        *(f"{kernel} {kind} True" for kernel in ("_event_shares", "_scanned_shares") for kind in ("int8", "bf16")),
+        "_tally fp32 True",
     ]
 
 
@@ -77,3 +87,11 @@ def test_triton_agrees_with_naive_on_a_gpu(kind, num_queries, dim):
     scanned, given_events = tiled_case(kind, [1, 128, 17, 30, 3, 64, 60], num_queries, dim, device="cuda")
     found, exact = dispatcher.scanned_shares(*scanned), naive.event_shares(*given_events)
     assert (found - exact).abs().max() < TOLERANCE[kind]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("floor", [None, 0.01])
+@pytest.mark.parametrize("picked", [False, True])
+def test_votes_are_tallied_alike_on_a_gpu(floor, picked):
+    arguments = tally_case(1000, floor, picked=picked, device="cuda")
+    torch.testing.assert_close(dispatcher.tally(*arguments), naive.tally(*arguments), atol=1e-5, rtol=1e-5)

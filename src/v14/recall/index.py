@@ -13,12 +13,13 @@ from itertools import accumulate
 import torch
 
 from v14.geometry import Geometry
-from v14.kernels.votes import TILE, Asked, Tiles, event_shares, scanned_shares
+from v14.kernels.votes import TILE, Asked, Tiles, event_shares, scanned_shares, tally
+from v14.recall.asking import Asking, of_some
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
 from v14.recall.pool import Page, Pool, upload
 from v14.recall.voters import Voters
-from v14.recall.votes import calibrate, scalings
+from v14.recall.votes import SHARE_FLOOR, scalings
 from v14.recall.weights import token_weights
 from v14.types import Cue
 
@@ -74,8 +75,6 @@ class Index:
         self._waiting: dict[str, torch.Tensor] = {}
         self._num_waiting = 0
         self._lock = threading.RLock()
-        self._all = range(len(voters.heads))
-        self._strong = _strongest(voters.weights)
         self._form: KeyForm = form
         self._settle(torch.device(device))
 
@@ -83,14 +82,18 @@ class Index:
         """Begin with no events on a device."""
         self._stream = _stream(device)
         with self._working():
-            self._weights = upload(torch.tensor(self._voters.weights), device)
             # What centres the keys in 8 bits has to be known first.
             self._begin(Code(form="bfloat16" if self._form == "int8" else self._form, device=device))
 
     def _begin(self, code: Code) -> None:
         """Begin with no events in a form."""
-        self._pool = Pool(self._num_rows, self._dim, len(self._all), code)
-        self._null = self._asked(self._voters.null, self._all)
+        weights = self._voters.weights
+        self._pool = Pool(self._num_rows, self._dim, len(weights), code)
+        self._asked = Asking(self._rows, self._scaling, code)
+        self._null = self._asked(self._voters.null)
+        self._weights = upload(torch.tensor(weights), code.device)
+        self._all = upload(torch.arange(len(weights), dtype=torch.int32), code.device)
+        self._strong = upload(torch.tensor(_strongest(weights), dtype=torch.int32), code.device)
 
     def __len__(self) -> int:
         """Number of events."""
@@ -160,20 +163,23 @@ class Index:
             self._take_in()
             pages = self._pool.pages
             ids = [page.ids for page in pages]
-            asked = self._asked(cue, self._all)
+            asked = self._asked(cue)
             if len(self) <= SCANNED_EVENTS or len(self._strong) == len(self._all):
-                values = [self._page_votes(page, asked) for page in pages]
-                return Votes(self, ids, torch.cat([torch.empty(0, device=self.device), *values]), None, asked)
-            first = self._asked(cue, self._strong)
-            scanned = torch.cat([self._page_votes(page, first, voters=self._strong) for page in pages])
+                return Votes(self, ids, self._scanned(asked, self._all), None, asked)
+            scanned = self._scanned(of_some(asked, self._strong), self._strong)
             chosen = torch.topk(scanned, min(CANDIDATES, len(self))).indices
             return Votes(self, ids, self._chosen(asked, chosen), chosen, asked)
+
+    def _scanned(self, asked: Asked, voters: torch.Tensor) -> torch.Tensor:
+        """Votes of all events, one page behind the other, with the voters that are asked."""
+        values = [self._page_votes(page, asked, voters) for page in self._pool.pages]
+        return values[0] if len(values) == 1 else torch.cat([torch.empty(0, device=self.device), *values])
 
     def _chosen(self, asked: Asked, places: torch.Tensor) -> torch.Tensor:
         """Votes of the events at `places`, counted through all pages, with all voters."""
         pages = self._pool.pages
         if len(pages) == 1:
-            return self._page_votes(pages[0], asked, places)
+            return self._page_votes(pages[0], asked, self._all, places)
         here = places.cpu()
         firsts = torch.tensor([0, *accumulate(len(page.ids) for page in pages)])
         of = torch.bucketize(here, firsts[1:], right=True)
@@ -189,7 +195,7 @@ class Index:
         for number in sorted({*of.tolist()}):
             mine = (of == number).nonzero()[:, 0]
             some = upload(slots[mine], self.device)
-            values[upload(mine, self.device)] = self._page_votes(self._pool.pages[number], asked, some)
+            values[upload(mine, self.device)] = self._page_votes(self._pool.pages[number], asked, self._all, some)
         return values
 
     def place(self, event_id: str) -> tuple[int, int] | None:
@@ -206,7 +212,7 @@ class Index:
         """Ids of all events and their shares `[N, V]` on the CPU, not calibrated."""
         with self._lock, self._working(cue.queries, cue.context_lse):
             self._take_in()
-            asked = self._asked(cue, self._all)
+            asked = self._asked(cue)
             ids, parts = [], [torch.empty(0, len(self._scaling))]
             for page, slots in self._pool.live():
                 ids += [str(page.ids[slot]) for slot in slots]
@@ -275,7 +281,6 @@ class Index:
         before = self._pool
         if code.device != before.device:
             self._stream = _stream(code.device)
-            self._weights = self._weights.to(code.device)
         self._begin(code)
         for page, slots in before.live():
             for first in range(0, len(slots), RECODED_EVENTS):
@@ -303,20 +308,6 @@ class Index:
             self._form = form
             self._recode(Code(form=form, device=device))
 
-    def _asked(self, cue: Cue, voters: Sequence[int]) -> Asked:
-        """A cue as the kernels take it, at some of the voters."""
-        some = torch.tensor(list(voters))
-        scaling = torch.tensor(self._scaling)[some, None, None]
-        rows = self._rows[some].int()
-        if cue.queries.is_cuda:
-            on = cue.queries.device
-            queries, context = cue.queries[upload(some, on)] * upload(scaling, on), cue.context_lse[upload(some, on)]
-        else:
-            queries, context = cue.queries[some] * scaling, cue.context_lse[some]
-        return self._pool.code.asked(
-            Asked(*(upload(each.contiguous(), self.device) for each in (queries, context, rows)))
-        )
-
     def _page_shares(self, page: Page, asked: Asked, slots: slice | torch.Tensor) -> torch.Tensor:
         """Shares `[V, n]` of the events in some slots of a page, for the voters that were asked."""
         if page.tiles is not None and isinstance(slots, slice) and slots == slice(0, len(page.ids)):
@@ -325,17 +316,13 @@ class Index:
         return event_shares(page.keys, page.scales, page.starts[slots], page.lengths[slots], asked)
 
     def _page_votes(
-        self, page: Page, asked: Asked, slots: torch.Tensor | None = None, voters: Sequence[int] | None = None
+        self, page: Page, asked: Asked, voters: torch.Tensor, slots: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Votes `[n]` of a page's events, or of those in some slots; −inf where one was removed."""
-        some = slice(0, len(page.ids)) if slots is None else slots
-        shares = self._page_shares(page, asked, some)
-        null, weights = page.null_shares[:, some], self._weights
-        if voters is not None:
-            who = upload(torch.tensor(voters), self.device)
-            null, weights = null[who], weights[who]
-        values = weights @ calibrate(shares, null, self._voters.calibration)
-        return values.masked_fill_(page.lengths[some] == 0, -torch.inf)
+        """Votes `[n]` of a page's events, or of those in some slots, with the voters that are asked; −inf where one was
+        removed."""
+        shares = self._page_shares(page, asked, slice(0, len(page.ids)) if slots is None else slots)
+        floor = SHARE_FLOOR if self._voters.calibration == "log-ratio" else None
+        return tally(shares, page.null_shares, page.lengths, slots, voters, self._weights, floor)
 
     @contextmanager
     def _working(self, *inputs: torch.Tensor) -> Iterator[None]:

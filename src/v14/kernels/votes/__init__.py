@@ -78,3 +78,27 @@ def scanned_shares(
     from v14.kernels.votes import naive
 
     return naive.scanned_shares(keys, scales, tiles, num_events, asked)
+
+
+def tally(
+    shares: torch.Tensor,
+    null_shares: torch.Tensor,
+    lengths: torch.Tensor,
+    slots: torch.Tensor | None,
+    voters: torch.Tensor,
+    weights: torch.Tensor,
+    floor: float | None,
+) -> torch.Tensor:
+    """Votes `[n]` fp32 of the events in some slots of a page (None: its first n), −inf where one has length 0.
+
+    A vote is the sum over v of `weights[voters[v]]` times what is left of a share without the null share: the natural
+    log of (share + floor) / (null share + floor), or their difference where `floor` is None. shares: `[v, n]`;
+    null_shares: `[V, E]` and lengths: `[E]` by slot; slots: `[n]` int64; voters: `[v]` int32; weights: `[V]` fp32.
+    """
+    if shares.is_cuda:
+        from v14.kernels.votes import triton
+
+        return triton.tally(shares, null_shares, lengths, slots, voters, weights, floor)
+    from v14.kernels.votes import packed
+
+    return packed.tally(shares, null_shares, lengths, slots, voters, weights, floor)

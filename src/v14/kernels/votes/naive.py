@@ -34,3 +34,24 @@ def scanned_shares(
                 own = (owners == number).nonzero()[:, 0]
                 starts[slot], lengths[slot] = tile * TILE + int(own[0]), len(own)
     return event_shares(keys, scales, starts, lengths, asked)
+
+
+def tally(
+    shares: torch.Tensor,
+    null_shares: torch.Tensor,
+    lengths: torch.Tensor,
+    slots: torch.Tensor | None,
+    voters: torch.Tensor,
+    weights: torch.Tensor,
+    floor: float | None,
+) -> torch.Tensor:
+    """See `v14.kernels.votes.tally`."""
+    votes = torch.zeros(shares.shape[1], device=shares.device)
+    for event, slot in enumerate(range(len(votes)) if slots is None else slots.tolist()):
+        for share, voter in zip(shares[:, event], voters.tolist(), strict=True):
+            null = null_shares[voter, slot]
+            left = share - null if floor is None else (share + floor).log() - (null + floor).log()
+            votes[event] += weights[voter] * left
+        if not lengths[slot]:
+            votes[event] = -torch.inf
+    return votes

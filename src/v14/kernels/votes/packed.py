@@ -35,6 +35,22 @@ def event_shares(
     return shares
 
 
+def tally(
+    shares: torch.Tensor,
+    null_shares: torch.Tensor,
+    lengths: torch.Tensor,
+    slots: torch.Tensor | None,
+    voters: torch.Tensor,
+    weights: torch.Tensor,
+    floor: float | None,
+) -> torch.Tensor:
+    """See `v14.kernels.votes.tally`."""
+    some = slice(0, shares.shape[1]) if slots is None else slots
+    null = null_shares[voters, some] if slots is None else null_shares[voters][:, slots]
+    left = shares - null if floor is None else (shares + floor).log() - (null + floor).log()
+    return (weights[voters] @ left).masked_fill_(lengths[some] == 0, -torch.inf)
+
+
 def _by_row(rows: list[int]) -> dict[int, list[int]]:
     """The voters that read each row."""
     found: dict[int, list[int]] = {}

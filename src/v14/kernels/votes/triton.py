@@ -4,7 +4,8 @@ Where all events are scanned, keys lie in tiles of 128 tokens that no event cros
 and takes tile after tile: keys times queries on the tensor cores, accumulated in fp32, exponentials, and sums over each
 event by a second product, with a matrix that says which token is whose. Only the mean share over the cue's tokens is
 written. Programs of one run of tiles and all voters follow one another, so that a row of keys comes from memory once
-and from the cache for its other voters. Single events are read one by one.
+and from the cache for its other voters. Single events are read one by one. A vote takes few and small kernels: for some
+thousand events launching them is what it costs.
 
 Shapes in the comments: T tokens of a tile, E events of a tile, Q queries (padded to a power of two, at most
 `MAX_QUERIES` in one program; more are further programs), D dimension of a head.
@@ -31,7 +32,27 @@ SCAN = {
 }
 """How tiles are scanned, by the (padded) dimension of a head at most: `run` of them by one program."""
 
-LOG2_E = 1 / math.log(2)
+LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
+
+KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+
+TALLIED = 256
+"""Events whose votes one program sums."""
+
+
+@triton.jit
+def _asked(
+    queries: tl.tensor, context: tl.tensor, voter: tl.tensor, chunk: tl.tensor, num_queries: tl.tensor,
+    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, KIND: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:  # fmt: skip
+    """One voter's queries `[D, Q]` of a chunk, what the prompt offers them `[Q]`, both for powers of two, and which of
+    them there are."""
+    d, asked = tl.arange(0, PADDED_D), chunk * Q + tl.arange(0, Q)
+    live = asked < num_queries
+    place = voter * num_queries + asked
+    query = tl.load(queries + place[None, :] * D + d[:, None], mask=live[None, :] & (d < D)[:, None], other=0.0)
+    offered = tl.load(context + place, mask=live, other=0.0)
+    return (query * LOG2_E).to(KIND), offered * LOG2_E, live
 
 
 @triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries", "num_tiles"])
@@ -41,17 +62,13 @@ def _event_shares(
     num_voters: tl.tensor, num_events: tl.tensor, num_queries: tl.tensor,
     row_stride: tl.tensor, scale_stride: tl.tensor,
     D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr, EVENTS: tl.constexpr,
-    SCALED: tl.constexpr, LIMIT: tl.constexpr, PRECISION: tl.constexpr,
+    SCALED: tl.constexpr, LIMIT: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
 ) -> None:  # fmt: skip
-    """`out[chunk, voter, event]`: sum over a chunk's queries of the shares."""
+    """`out[chunk, voter, event]`: what a chunk's queries add to the mean share."""
     voter, chunk = tl.program_id(0) % num_voters, tl.program_id(1)
     first = tl.program_id(0) // num_voters * EVENTS
-    row = tl.load(rows + voter).to(tl.int64)
-    d, asked = tl.arange(0, PADDED_D), chunk * Q + tl.arange(0, Q)
-    live = asked < num_queries
-    place = voter * num_queries + asked
-    query = tl.load(queries + place[None, :] * D + d[:, None], mask=live[None, :] & (d < D)[:, None], other=0.0)
-    offered = tl.load(context + place, mask=live, other=0.0)
+    row, d = tl.load(rows + voter).to(tl.int64), tl.arange(0, PADDED_D)
+    query, offered, live = _asked(queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND)
     keys += row * row_stride
     scales += row * scale_stride
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
@@ -63,7 +80,7 @@ def _event_shares(
             here = t < length
             token = start + t
             tile = tl.load(keys + token[:, None] * D + d[None, :], mask=here[:, None] & (d < D)[None, :], other=0.0).to(
-                query.dtype
+                KIND
             )
             score = tl.dot(tile, query, input_precision=PRECISION)
             if SCALED:
@@ -71,7 +88,7 @@ def _event_shares(
             relative = tl.minimum(tl.maximum(score - offered[None, :], -LIMIT), LIMIT)
             mass += tl.sum(tl.where(here[:, None], tl.exp2(relative), 0.0), 0)
         share = tl.where(live, mass / (1 + mass), 0.0)
-        tl.store(out + event, tl.sum(share, 0))
+        tl.store(out + event, tl.sum(share, 0) / num_queries)
 
 
 @triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries", "num_tiles"])
@@ -81,17 +98,14 @@ def _scanned_shares(
     num_tiles: tl.tensor, num_voters: tl.tensor, num_events: tl.tensor, num_queries: tl.tensor,
     row_stride: tl.tensor, scale_stride: tl.tensor,
     D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr, E: tl.constexpr,
-    TILES: tl.constexpr, SCALED: tl.constexpr, LIMIT: tl.constexpr, PRECISION: tl.constexpr, SUMS: tl.constexpr,
+    TILES: tl.constexpr, SCALED: tl.constexpr, LIMIT: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """`out[chunk, voter, event]`: sum over a chunk's queries of the shares, tile after tile."""
+    """`out[chunk, voter, event]`: what a chunk's queries add to the mean share, tile after tile."""
     voter, chunk = tl.program_id(0) % num_voters, tl.program_id(1)
     first = tl.program_id(0) // num_voters * TILES
-    row = tl.load(rows + voter).to(tl.int64)
-    d, asked = tl.arange(0, PADDED_D), chunk * Q + tl.arange(0, Q)
-    live = asked < num_queries
-    place = voter * num_queries + asked
-    query = tl.load(queries + place[None, :] * D + d[:, None], mask=live[None, :] & (d < D)[:, None], other=0.0)
-    offered = tl.load(context + place, mask=live, other=0.0)
+    row, d = tl.load(rows + voter).to(tl.int64), tl.arange(0, PADDED_D)
+    query, offered, live = _asked(queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND)
     keys += row * row_stride
     scales += row * scale_stride
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
@@ -102,7 +116,7 @@ def _scanned_shares(
             key = tl.load(keys + token[:, None] * D + d[None, :])
         else:
             key = tl.load(keys + token[:, None] * D + d[None, :], mask=(d < D)[None, :], other=0.0)
-        score = tl.dot(key.to(query.dtype), query, input_precision=PRECISION)
+        score = tl.dot(key.to(KIND), query, input_precision=PRECISION)
         if SCALED:
             score *= tl.load(scales + token).to(tl.float32)[:, None]
         owner = tl.load(owners + token).to(tl.int32)
@@ -112,7 +126,28 @@ def _scanned_shares(
         mass = tl.dot(member, part, input_precision=SUMS)
         share = tl.where(live[None, :], mass / (1 + mass), 0.0)
         slot = tl.load(slots + tile * E + number)
-        tl.store(out + slot, tl.sum(share, 1), mask=slot >= 0)
+        tl.store(out + slot, tl.sum(share, 1) / num_queries, mask=slot >= 0)
+
+
+@triton.jit(do_not_specialize=["num_voters", "num_events"])
+def _tally(
+    shares: tl.tensor, null_shares: tl.tensor, voters: tl.tensor, weights: tl.tensor, lengths: tl.tensor,
+    slots: tl.tensor, out: tl.tensor, num_voters: tl.tensor, num_events: tl.tensor, null_stride: tl.tensor,
+    FLOOR: tl.constexpr, RATIO: tl.constexpr, PICKED: tl.constexpr, N: tl.constexpr,
+) -> None:  # fmt: skip
+    """`out[event]`: the weighted sum over the voters of what is left of a share without the null share."""
+    event = tl.program_id(0).to(tl.int64) * N + tl.arange(0, N)
+    live = event < num_events
+    slot = tl.load(slots + event, mask=live, other=0) if PICKED else event
+    total = tl.zeros([N], dtype=tl.float32)
+    for number in range(num_voters):
+        voter = tl.load(voters + number).to(tl.int64)
+        share = tl.load(shares + number * num_events + event, mask=live, other=0.0)
+        null = tl.load(null_shares + voter * null_stride + slot, mask=live, other=0.0)
+        left = tl.log((share + FLOOR) / (null + FLOOR)) if RATIO else share - null
+        total += tl.load(weights + voter) * left
+    gone = tl.load(lengths + slot, mask=live, other=0) == 0
+    tl.store(out + event, tl.where(gone, float("-inf"), total), mask=live)
 
 
 def event_shares(
@@ -140,13 +175,13 @@ def event_shares(
     grid = num_voters * triton.cdiv(num_events, events), num_chunks
     _event_shares[grid](
         keys, keys if scales is None else scales, starts, lengths, asked.rows,
-        (asked.queries * LOG2_E).to(kind).contiguous(), (asked.context * LOG2_E).contiguous(), out,
+        asked.queries.contiguous(), asked.context.contiguous(), out,
         num_voters, num_events, num_queries, keys.stride(0), 0 if scales is None else scales.stride(0),
         D=dim, PADDED_D=_padded(dim), Q=padded, T=tokens, EVENTS=events,
-        SCALED=scales is not None, LIMIT=MAX_EXPONENT * LOG2_E,
+        SCALED=scales is not None, LIMIT=MAX_EXPONENT * LOG2_E.value, KIND=KINDS[kind],
         PRECISION=precision, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
-    return out.sum(0).div_(num_queries)
+    return out[0] if num_chunks == 1 else out.sum(0)
 
 
 def scanned_shares(
@@ -173,14 +208,35 @@ def scanned_shares(
     run = run or how["run"]
     _scanned_shares[num_voters * triton.cdiv(num_tiles, run), num_chunks](
         keys, keys if scales is None else scales, tiles.owners, tiles.slots, asked.rows,
-        (asked.queries * LOG2_E).to(kind).contiguous(), (asked.context * LOG2_E).contiguous(), out,
+        asked.queries.contiguous(), asked.context.contiguous(), out,
         num_tiles, num_voters, num_events, num_queries, keys.stride(0), 0 if scales is None else scales.stride(0),
         D=dim, PADDED_D=_padded(dim), Q=padded, T=TILE, E=TILE_EVENTS, TILES=run,
-        SCALED=scales is not None, LIMIT=MAX_EXPONENT * LOG2_E, PRECISION=precision,
+        SCALED=scales is not None, LIMIT=MAX_EXPONENT * LOG2_E.value, KIND=KINDS[kind], PRECISION=precision,
         SUMS="tf32x3" if kind == torch.float32 else "tf32",
         num_warps=num_warps or how["num_warps"], num_stages=num_stages or how["num_stages"],
     )  # fmt: skip
-    return out.sum(0).div_(num_queries)
+    return out[0] if num_chunks == 1 else out.sum(0)
+
+
+def tally(
+    shares: torch.Tensor,
+    null_shares: torch.Tensor,
+    lengths: torch.Tensor,
+    slots: torch.Tensor | None,
+    voters: torch.Tensor,
+    weights: torch.Tensor,
+    floor: float | None,
+) -> torch.Tensor:
+    """See `v14.kernels.votes.tally`."""
+    num_voters, num_events = shares.shape
+    out = torch.empty(num_events, device=shares.device)
+    if num_events:
+        _tally[(triton.cdiv(num_events, TALLIED),)](
+            shares, null_shares, voters, weights, lengths, lengths if slots is None else slots, out,
+            num_voters, num_events, null_shares.stride(0),
+            FLOOR=floor or 0.0, RATIO=floor is not None, PICKED=slots is not None, N=TALLIED,
+        )  # fmt: skip
+    return out
 
 
 def _product(keys: torch.Tensor) -> tuple[torch.dtype, str]:

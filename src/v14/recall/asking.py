@@ -1,0 +1,39 @@
+"""Cues as the kernels of votes take them, for keys in one form on one device.
+
+Of a few thousand events a vote costs what its steps cost to begin, so what does not depend on the cue is on the device
+before, and a cue goes there in one copy.
+
+Shapes: V voters, Q tokens of a cue, D dimension of a head.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from v14.kernels.votes import Asked
+from v14.recall.coding import Code
+from v14.recall.pool import upload
+from v14.types import Cue
+
+
+class Asking:
+    """Cues of one set of voters."""
+
+    def __init__(self, rows: torch.Tensor, scaling: Sequence[float], code: Code) -> None:
+        """`rows` `[V]` says which row of the keys each voter reads, `scaling` what multiplies its scores."""
+        self._code = code
+        self._rows = upload(rows.int(), code.device)
+        self._scaling = upload(torch.tensor(scaling)[:, None, None], code.device)
+
+    def __call__(self, cue: Cue) -> Asked:
+        """A cue, with all voters."""
+        queries, context = cue.queries, cue.context_lse
+        if queries.device != self._code.device:
+            both = upload(torch.cat([queries.reshape(-1), context.reshape(-1)]), self._code.device)
+            queries, context = both[: queries.numel()].view_as(queries), both[queries.numel() :].view_as(context)
+        return self._code.asked(Asked(queries * self._scaling, context, self._rows))
+
+
+def of_some(asked: Asked, voters: torch.Tensor) -> Asked:
+    """What is asked at some of the voters, `[v]` on the device."""
+    return Asked(*(each.index_select(0, voters) for each in asked))
