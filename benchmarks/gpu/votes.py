@@ -1,7 +1,7 @@
 """The vote over a large namespace: time, bytes of the GPU, and whether the best five are those of an exact scan.
 
     python -m benchmarks.gpu.votes --out OUT [--keys .gpu/keys.safetensors ...] [--shape qwen3_5_27b]
-        [--events 10000 100000 1000000] [--sweep] [--seconds 170] [--quick]
+        [--events 10000 100000 1000000] [--seconds 170] [--quick]
 
 `--keys` is a file of `benchmarks.gpu.voter_keys`: real keys and real questions' cues of one model. Its events, joined
 to about 60 tokens as they follow one another, are in the index as they are; the others, up to the wanted number, are
@@ -12,8 +12,8 @@ alone.
 `vote` is what a plan waits for: from a cue on the CPU to the best 64 votes as Python objects, all copies included, by
 the clock; `on the GPU` what the device itself took. Both over `REPEATS` votes with the questions in turn. `agreement`
 is the share of the best five of an exact scan (fp32, all voters, keys as they were) that are among the index's best
-five. On a machine without a GPU everything runs on the CPU, to see that it does. `--sweep` first tries how many warps
-and stages scan fastest; sizes that would begin after `--seconds` are left out.
+five. On a machine without a GPU everything runs on the CPU, to see that it does. Sizes that would
+begin after `--seconds` are left out.
 """
 
 import argparse
@@ -259,25 +259,6 @@ def fits(index_bytes: float, device: torch.device) -> bool:
     return device.type == "cpu" or 1.15 * index_bytes + (6 << 30) < torch.cuda.mem_get_info()[0]
 
 
-def sweep(index: Index, cue: Cue) -> None:
-    """Find the fastest way to scan this index's dimension, and use it from now on."""
-    from triton.runtime.errors import OutOfResources
-
-    from v14.kernels.votes import triton
-
-    dim = index._dim
-    first, found = dict(triton.SCAN[dim]), {}
-    for warps, stages, run in ((4, 3, 16), (4, 4, 32), (8, 3, 16), (8, 2, 16), (4, 2, 8)):
-        triton.SCAN[dim] = {"num_warps": warps, "num_stages": stages, "run": run}
-        try:
-            found[warps, stages, run] = measure(index, [cue], [], 7)["device_ms"]
-        except OutOfResources:
-            continue
-    warps, stages, run = min(found, key=found.__getitem__)
-    triton.SCAN[dim] = {"num_warps": warps, "num_stages": stages, "run": run}
-    print(f"scan of D={dim}, (warps, stages, run): ms {found}; before {first}", flush=True)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is measured of one model."""
@@ -287,7 +268,6 @@ class Plan:
     sizes: Sequence[int]
     num_cues: int
     repeats: int
-    sweep: bool
 
 
 def rows_of_model(plan: Plan, device: torch.device, until: float) -> Iterator[Row]:
@@ -316,8 +296,6 @@ def rows_of_model(plan: Plan, device: torch.device, until: float) -> Iterator[Ro
         begun = time.monotonic()
         index, best_of_all = fill(world, exact, size, num_cues)
         filled = time.monotonic() - begun
-        if plan.sweep and device.type == "cuda" and size == plan.sizes[0]:
-            sweep(index, keys.cues[0])
         found = measure(index, keys.cues[:num_cues], best_of_all, plan.repeats)
         took = time.monotonic() - begun - filled
         print(f"{size:,} events, filled in {filled:.1f} s, measured in {took:.1f} s: {found}", flush=True)
@@ -335,7 +313,6 @@ def main() -> int:
     parser.add_argument("--keys", type=Path, nargs="*", default=[], metavar="FILE")
     parser.add_argument("--shape", nargs="*", choices=SHAPES, default=[])
     parser.add_argument("--queries", type=int, default=24, help="tokens of a cue, with --shape")
-    parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--seconds", type=float, default=170)
     parser.add_argument("--quick", action="store_true", help="few questions and repeats")
     given = parser.parse_args()
@@ -355,7 +332,6 @@ def main() -> int:
             sizes=given.events,
             num_cues=4 if given.quick else min(20, len(keys.cues)),
             repeats=5 if given.quick else REPEATS,
-            sweep=given.sweep,
         )
         for row in rows_of_model(plan, device, until):
             rows.append(row)

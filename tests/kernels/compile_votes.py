@@ -9,7 +9,7 @@ from v14.kernels.votes.triton import _event_shares, _scanned_shares, _tally
 
 SIZES = {
     "D": 80, "PADDED_D": 128, "Q": 32, "T": 128, "E": 16, "EVENTS": 4, "TILES": 4, "LIMIT": 100.0,
-    "PRECISION": "tf32", "SUMS": "tf32", "FLOOR": 0.01, "RATIO": True, "PICKED": False, "N": 256,
+    "PRECISION": "tf32", "SPLIT": True, "FLOOR": 0.01, "RATIO": True, "PICKED": False, "N": 256,
 }  # fmt: skip
 POINTERS = {
     "starts": "*i64", "lengths": "*i32", "owners": "*i8", "slots": "*i32", "rows": "*i32", "voters": "*i32",
@@ -31,6 +31,6 @@ def compiled(kernel, name: str, keys: str, scales: str, kind: tl.dtype) -> None:
 
 if __name__ == "__main__":
     for kernel in (_event_shares, _scanned_shares):
-        compiled(kernel, "int8", "*i8", "*fp16", tl.float16)
+        compiled(kernel, "int8", "*i8", "*fp16", tl.int8)
         compiled(kernel, "bf16", "*bf16", "*bf16", tl.bfloat16)
     compiled(_tally, "fp32", "", "", tl.float32)

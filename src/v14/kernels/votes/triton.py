@@ -1,17 +1,21 @@
 """All voters and events at once.
 
 Where all events are scanned, keys lie in tiles of 128 tokens that no event crosses. A program keeps its voter's queries
-and takes tile after tile: keys times queries on the tensor cores, accumulated in fp32, exponentials, and sums over each
-event by a second product, with a matrix that says which token is whose. Only the mean share over the cue's tokens is
-written. Programs of one run of tiles and all voters follow one another, so that a row of keys comes from memory once
-and from the cache for its other voters. Single events are read one by one. A vote takes few and small kernels: for some
-thousand events launching them is what it costs.
+and takes tile after tile, as attention does: queries times keys on the tensor cores, exponentials, and these times a
+matrix that says which token is whose, in place of values. Only the mean share over the cue's tokens is written.
+Programs of one run of tiles and all voters follow one another, so that a row of keys comes from memory once and from
+the cache for its other voters. Single events are read one by one.
+
+Keys in 8 bits are multiplied as such, by queries in two planes of 8 bits, which together hold them to 16: turning keys
+to floats costs more than the second product. Exponentials are added as two bf16 each, which have their range and 16
+bits. A vote takes few kernels: for some thousand events launching them is most of what it costs.
 
 Shapes in the comments: T tokens of a tile, E events of a tile, Q queries (padded to a power of two, at most
 `MAX_QUERIES` in one program; more are further programs), D dimension of a head.
 """
 
 import math
+from typing import Any
 
 import torch
 import triton
@@ -21,20 +25,21 @@ from v14.kernels.votes import MAX_EXPONENT, TILE, TILE_EVENTS, Asked, Tiles
 
 MAX_QUERIES = 64
 EVENTS = 16
+"""Events that one program reads one by one."""
 TOKENS = 64
-NUM_WARPS = 4
-NUM_STAGES = 2
-
-SCAN = {
-    64: {"run": 16, "num_warps": 4, "num_stages": 3},
-    128: {"run": 16, "num_warps": 4, "num_stages": 2},
-    256: {"run": 16, "num_warps": 8, "num_stages": 2},
-}
-"""How tiles are scanned, by the (padded) dimension of a head at most: `run` of them by one program."""
+RUN = 8
+"""Tiles that one program scans."""
+WARP_QUERIES = 16
+"""Each warp has so many queries, and all tokens, so that no sum crosses warps."""
 
 LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
+PLANE: tl.constexpr = tl.constexpr(254)
+"""What a step of the first plane is in steps of the second: rounding leaves half a step, either way."""
 
-KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.int8: tl.int8}
+
+WIDE = 128
+"""Dimension of a head above which a tile and the two behind it have no room in shared memory."""
 
 TALLIED = 256
 """Events whose votes one program sums."""
@@ -43,16 +48,38 @@ TALLIED = 256
 @triton.jit
 def _asked(
     queries: tl.tensor, context: tl.tensor, voter: tl.tensor, chunk: tl.tensor, num_queries: tl.tensor,
-    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, KIND: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor]:  # fmt: skip
-    """One voter's queries `[D, Q]` of a chunk, what the prompt offers them `[Q]`, both for powers of two, and which of
-    them there are."""
+    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, KIND: tl.constexpr, SCALED: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:  # fmt: skip
+    """One voter's queries `[Q, D]` of a chunk for powers of two, of two planes the other one and its step `[Q]`; what
+    the prompt offers them `[Q]`, and which of them there are."""
     d, asked = tl.arange(0, PADDED_D), chunk * Q + tl.arange(0, Q)
     live = asked < num_queries
     place = voter * num_queries + asked
-    query = tl.load(queries + place[None, :] * D + d[:, None], mask=live[None, :] & (d < D)[:, None], other=0.0)
+    query = tl.load(queries + place[:, None] * D + d[None, :], mask=live[:, None] & (d < D)[None, :], other=0.0)
     offered = tl.load(context + place, mask=live, other=0.0)
-    return (query * LOG2_E).to(KIND), offered * LOG2_E, live
+    query, offered = query * LOG2_E, offered * LOG2_E
+    second, step = query, offered
+    if SCALED:
+        step = tl.maximum(tl.max(tl.abs(query), 1), 1e-30) / (127 * PLANE)
+        steps = query / step[:, None]
+        first = tl.floor(steps / PLANE + 0.5)
+        second = tl.minimum(tl.maximum(tl.floor(steps - first * PLANE + 0.5), -127.0), 127.0).to(tl.int8)
+        query = first
+    return query.to(KIND), second, step, offered, live
+
+
+@triton.jit
+def _mass(
+    query: tl.tensor, second: tl.tensor, step: tl.tensor, offered: tl.tensor,
+    key: tl.tensor, scale: tl.tensor, LIMIT: tl.constexpr, SCALED: tl.constexpr, PRECISION: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """`[Q, T]`: exponentials of the scores of keys `[D, T]`, relative to what the prompt offers."""
+    if SCALED:
+        whole = tl.dot(query, key, out_dtype=tl.int32) * PLANE + tl.dot(second, key, out_dtype=tl.int32)
+        score = whole.to(tl.float32) * step[:, None] * scale.to(tl.float32)[None, :]
+    else:
+        score = tl.dot(query, key, input_precision=PRECISION)
+    return tl.exp2(tl.minimum(tl.maximum(score - offered[:, None], -LIMIT), LIMIT))
 
 
 @triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries", "num_tiles"])
@@ -68,7 +95,9 @@ def _event_shares(
     voter, chunk = tl.program_id(0) % num_voters, tl.program_id(1)
     first = tl.program_id(0) // num_voters * EVENTS
     row, d = tl.load(rows + voter).to(tl.int64), tl.arange(0, PADDED_D)
-    query, offered, live = _asked(queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND)
+    query, second, step, offered, live = _asked(
+        queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND, SCALED
+    )
     keys += row * row_stride
     scales += row * scale_stride
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
@@ -76,17 +105,14 @@ def _event_shares(
         start, length = tl.load(starts + event), tl.load(lengths + event)
         mass = tl.zeros([Q], dtype=tl.float32)
         for at in range(0, length, T):
-            t = at + tl.arange(0, T)
-            here = t < length
-            token = start + t
-            tile = tl.load(keys + token[:, None] * D + d[None, :], mask=here[:, None] & (d < D)[None, :], other=0.0).to(
-                KIND
-            )
-            score = tl.dot(tile, query, input_precision=PRECISION)
+            here = at + tl.arange(0, T) < length
+            token = start + at + tl.arange(0, T)
+            key = tl.load(keys + token[None, :] * D + d[:, None], mask=here[None, :] & (d < D)[:, None], other=0)
+            scale = step
             if SCALED:
-                score *= tl.load(scales + token, mask=here, other=0.0).to(tl.float32)[:, None]
-            relative = tl.minimum(tl.maximum(score - offered[None, :], -LIMIT), LIMIT)
-            mass += tl.sum(tl.where(here[:, None], tl.exp2(relative), 0.0), 0)
+                scale = tl.load(scales + token, mask=here, other=0.0)
+            part = _mass(query, second, step, offered, key, scale, LIMIT, SCALED, PRECISION)
+            mass += tl.sum(tl.where(here[None, :], part, 0.0), 1)
         share = tl.where(live, mass / (1 + mass), 0.0)
         tl.store(out + event, tl.sum(share, 0) / num_queries)
 
@@ -99,13 +125,15 @@ def _scanned_shares(
     row_stride: tl.tensor, scale_stride: tl.tensor,
     D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr, E: tl.constexpr,
     TILES: tl.constexpr, SCALED: tl.constexpr, LIMIT: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
-    SUMS: tl.constexpr,
+    SPLIT: tl.constexpr,
 ) -> None:  # fmt: skip
     """`out[chunk, voter, event]`: what a chunk's queries add to the mean share, tile after tile."""
     voter, chunk = tl.program_id(0) % num_voters, tl.program_id(1)
     first = tl.program_id(0) // num_voters * TILES
     row, d = tl.load(rows + voter).to(tl.int64), tl.arange(0, PADDED_D)
-    query, offered, live = _asked(queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND)
+    query, second, step, offered, live = _asked(
+        queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND, SCALED
+    )
     keys += row * row_stride
     scales += row * scale_stride
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
@@ -113,20 +141,26 @@ def _scanned_shares(
     for tile in range(first, tl.minimum(first + TILES, num_tiles)):
         token = tile * T + tl.arange(0, T).to(tl.int64)
         if D == PADDED_D:
-            key = tl.load(keys + token[:, None] * D + d[None, :])
+            key = tl.load(keys + token[None, :] * D + d[:, None])
         else:
-            key = tl.load(keys + token[:, None] * D + d[None, :], mask=(d < D)[None, :], other=0.0)
-        score = tl.dot(key.to(KIND), query, input_precision=PRECISION)
+            key = tl.load(keys + token[None, :] * D + d[:, None], mask=(d < D)[:, None], other=0)
+        scale = step
         if SCALED:
-            score *= tl.load(scales + token).to(tl.float32)[:, None]
+            scale = tl.load(scales + token)
         owner = tl.load(owners + token).to(tl.int32)
-        relative = tl.minimum(tl.maximum(score - offered[None, :], -LIMIT), LIMIT)
-        part = tl.where((owner >= 0)[:, None], tl.exp2(relative), 0.0)
-        member = tl.where(number[:, None] == owner[None, :], 1.0, 0.0)
-        mass = tl.dot(member, part, input_precision=SUMS)
-        share = tl.where(live[None, :], mass / (1 + mass), 0.0)
+        part = _mass(query, second, step, offered, key, scale, LIMIT, SCALED, PRECISION)
+        # What is free holds whatever it holds.
+        part = tl.where((owner >= 0)[None, :], part, 0.0)
+        if SPLIT:
+            member = (owner[:, None] == number[None, :]).to(tl.bfloat16)
+            high = part.to(tl.bfloat16)
+            mass = tl.dot((part - high.to(tl.float32)).to(tl.bfloat16), member, tl.dot(high, member))
+        else:
+            member = (owner[:, None] == number[None, :]).to(tl.float32)
+            mass = tl.dot(part, member, input_precision="tf32x3")
+        share = tl.where(live[:, None], mass / (1 + mass), 0.0)
         slot = tl.load(slots + tile * E + number)
-        tl.store(out + slot, tl.sum(share, 1) / num_queries, mask=slot >= 0)
+        tl.store(out + slot, tl.sum(share, 0) / num_queries, mask=slot >= 0)
 
 
 @triton.jit(do_not_specialize=["num_voters", "num_events"])
@@ -160,26 +194,19 @@ def event_shares(
     max_queries: int = MAX_QUERIES,
     events: int = EVENTS,
     tokens: int = TOKENS,
-    num_warps: int = NUM_WARPS,
-    num_stages: int = NUM_STAGES,
 ) -> torch.Tensor:
-    """See `v14.kernels.votes.event_shares`. `max_queries` and `tokens` are powers of two from 16 on; `events` go to one
+    """See `v14.kernels.votes.event_shares`. `max_queries` and `tokens` are powers of two from 32 on; `events` go to one
     program."""
     (num_voters, num_queries, dim), num_events = asked.queries.shape, len(starts)
-    padded = min(max_queries, _padded(num_queries))
-    num_chunks = triton.cdiv(num_queries, padded)
+    padded, num_chunks = _chunks(num_queries, max_queries)
     out = torch.empty(num_chunks, num_voters, num_events, device=keys.device)
     if num_events == 0:
         return out[0]
-    kind, precision = _product(keys)
-    grid = num_voters * triton.cdiv(num_events, events), num_chunks
-    _event_shares[grid](
+    _event_shares[num_voters * triton.cdiv(num_events, events), num_chunks](
         keys, keys if scales is None else scales, starts, lengths, asked.rows,
         asked.queries.contiguous(), asked.context.contiguous(), out,
         num_voters, num_events, num_queries, keys.stride(0), 0 if scales is None else scales.stride(0),
-        D=dim, PADDED_D=_padded(dim), Q=padded, T=tokens, EVENTS=events,
-        SCALED=scales is not None, LIMIT=MAX_EXPONENT * LOG2_E.value, KIND=KINDS[kind],
-        PRECISION=precision, num_warps=num_warps, num_stages=num_stages,
+        D=dim, Q=padded, T=tokens, EVENTS=events, **_how(keys, padded, dim),
     )  # fmt: skip
     return out[0] if num_chunks == 1 else out.sum(0)
 
@@ -192,28 +219,22 @@ def scanned_shares(
     asked: Asked,
     *,
     max_queries: int = MAX_QUERIES,
-    run: int = 0,
-    num_warps: int = 0,
-    num_stages: int = 0,
+    run: int = RUN,
+    split: bool = True,
 ) -> torch.Tensor:
-    """See `v14.kernels.votes.scanned_shares`. `run` tiles go to one program; 0 is for what `SCAN` says."""
+    """See `v14.kernels.votes.scanned_shares`. `run` tiles go to one program; exponentials are `split` into two bf16,
+    which Triton's interpreter does not multiply."""
     (num_voters, num_queries, dim), num_tiles = asked.queries.shape, len(tiles.slots)
-    padded = min(max_queries, _padded(num_queries))
-    num_chunks = triton.cdiv(num_queries, padded)
+    padded, num_chunks = _chunks(num_queries, max_queries)
     out = torch.zeros(num_chunks, num_voters, num_events, device=keys.device)
     if num_tiles == 0:
         return out[0]
-    kind, precision = _product(keys)
-    how = SCAN[next((size for size in SCAN if dim <= size), max(SCAN))]
-    run = run or how["run"]
     _scanned_shares[num_voters * triton.cdiv(num_tiles, run), num_chunks](
         keys, keys if scales is None else scales, tiles.owners, tiles.slots, asked.rows,
         asked.queries.contiguous(), asked.context.contiguous(), out,
         num_tiles, num_voters, num_events, num_queries, keys.stride(0), 0 if scales is None else scales.stride(0),
-        D=dim, PADDED_D=_padded(dim), Q=padded, T=TILE, E=TILE_EVENTS, TILES=run,
-        SCALED=scales is not None, LIMIT=MAX_EXPONENT * LOG2_E.value, KIND=KINDS[kind], PRECISION=precision,
-        SUMS="tf32x3" if kind == torch.float32 else "tf32",
-        num_warps=num_warps or how["num_warps"], num_stages=num_stages or how["num_stages"],
+        D=dim, Q=padded, T=TILE, E=TILE_EVENTS, TILES=run, SPLIT=split and keys.dtype != torch.float32,
+        **_how(keys, padded, dim),
     )  # fmt: skip
     return out[0] if num_chunks == 1 else out.sum(0)
 
@@ -239,12 +260,26 @@ def tally(
     return out
 
 
-def _product(keys: torch.Tensor) -> tuple[torch.dtype, str]:
-    """What keys are multiplied as, and Triton's name for how: fp16 holds 8 bits exactly, and 10 bits of the queries."""
-    kind = torch.float16 if keys.dtype == torch.int8 else keys.dtype
-    return kind, "tf32x3" if kind == torch.float32 else "tf32"
+def _chunks(num_queries: int, max_queries: int) -> tuple[int, int]:
+    """Queries of one program, padded, and how many programs take them all."""
+    padded = min(max_queries, _padded(num_queries))
+    return padded, triton.cdiv(num_queries, padded)
+
+
+def _how(keys: torch.Tensor, num_queries: int, dim: int) -> dict[str, Any]:
+    """How both kernels multiply, and what they are compiled for."""
+    padded = _padded(dim)
+    return {
+        "PADDED_D": padded,
+        "SCALED": keys.dtype == torch.int8,
+        "LIMIT": MAX_EXPONENT * LOG2_E.value,
+        "KIND": KINDS[keys.dtype],
+        "PRECISION": "tf32x3" if keys.dtype == torch.float32 else "tf32",
+        "num_warps": max(1, num_queries // WARP_QUERIES),
+        "num_stages": 2 if padded > WIDE else 3,
+    }
 
 
 def _padded(size: int) -> int:
     """The next power of two that a product of tiles takes."""
-    return max(16, 1 << (size - 1).bit_length())
+    return max(32, 1 << (size - 1).bit_length())
