@@ -1,8 +1,8 @@
-"""Shares of many events at once: how long the Triton kernels take, with all events scanned and read one by one.
+"""Shares of many events at once: how long the Triton kernel takes.
 
     python -m benchmarks.votes_kernel [--out FILE] [--events 10000] [--queries 24 64] [--tiny]
 
-Random keys in tiles, in bfloat16 and in int8 with a scale for each token and row, about 60 tokens an event, the voters
+Random keys in bfloat16 and in int8 with a scale for each token and row, about 60 tokens an event, the voters
 of three models. `read` is the share of the device's memory bandwidth that reading the keys once would take in that
 time, `computed` the products in TFLOP/s, padding left out. `--tiny` runs everything once at tiny sizes, also in
 Triton's interpreter.
@@ -17,13 +17,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from benchmarks.gpu.servers import machine
-from v14.kernels.votes import TILE, TILE_EVENTS, Asked, Tiles, naive, triton
-from v14.recall.layout import Layout
+from v14.kernels.votes import Asked, naive, triton
 
 MEMORY_TB_S = 4.8
 """Memory bandwidth of an H200."""
@@ -45,29 +43,16 @@ SHAPES = {
 }
 
 
-class Given(NamedTuple):
-    """Events of 20 to 100 tokens in tiles, as the kernels take them."""
-
-    keys: torch.Tensor
-    scales: torch.Tensor | None
-    tiles: Tiles
-    starts: torch.Tensor
-    lengths: torch.Tensor
-    asked: Asked
+Given = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, Asked]
+"""What `event_shares` takes."""
 
 
 def given_of(shape: Shape, form: str, num_events: int, num_queries: int, device: str) -> Given:
-    """Random keys and queries."""
+    """Random keys and queries; events of 20 to 100 tokens back to back."""
     torch.manual_seed(0)
-    lengths = torch.randint(20, 101, (num_events,)).tolist()
-    layout = Layout(1 << 40, tiled=True)
-    starts = [start for length in lengths if (start := layout.lay(length)) is not None]
-    owners = torch.full((layout.end,), -1, dtype=torch.int8)
-    slots = torch.full((layout.end // TILE, TILE_EVENTS), -1, dtype=torch.int32)
-    for event, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        owners[start : start + length] = layout.numbers[start]
-        slots[start // TILE, layout.numbers[start]] = event
-    size = shape.rows, layout.end, shape.dim
+    lengths = torch.randint(20, 101, (num_events,), dtype=torch.int32)
+    starts = lengths.long().cumsum(0) - lengths
+    size = shape.rows, int(lengths.sum()), shape.dim
     if form == "int8":
         keys = torch.randint(-127, 128, size, dtype=torch.int8, device=device)
         scales = torch.full(size[:2], 0.02, dtype=torch.float16, device=device)
@@ -78,14 +63,7 @@ def given_of(shape: Shape, form: str, num_events: int, num_queries: int, device:
         context=4 + torch.randn(shape.voters, num_queries, device=device),
         rows=(torch.arange(shape.voters, dtype=torch.int32) * shape.rows // shape.voters).to(device),
     )
-    return Given(
-        keys=keys,
-        scales=scales,
-        tiles=Tiles(owners.to(device), slots.to(device)),
-        starts=torch.tensor(starts, device=device),
-        lengths=torch.tensor(lengths, dtype=torch.int32, device=device),
-        asked=asked,
-    )
+    return keys, scales, starts.to(device), lengths.to(device), asked
 
 
 def milliseconds(run: Callable[[], object], device: str, repeats: int = 20) -> float:
@@ -122,25 +100,19 @@ def main() -> None:
     rows = []
     for (name, shape), form, num_events, num_queries in itertools.product(SHAPES.items(), forms, events, queries):
         given = given_of(shape, form, num_events, num_queries, device)
-        single = given.keys, given.scales, given.starts, given.lengths, given.asked
-        exact = naive.event_shares(*single[:2], given.starts[:8], given.lengths[:8], given.asked)
-        for kernel, run in (
-            ("scanned", partial(triton.scanned_shares, *single[:2], given.tiles, num_events, given.asked)),
-            ("one by one", partial(triton.event_shares, *single)),
-        ):
-            run = partial(run, split=device == "cuda") if kernel == "scanned" else run
-            error = float((run()[:, :8] - exact).abs().max())
-            time_ms = milliseconds(run, device, 1 if arguments.tiny else 20)
-            total = int(given.lengths.sum())
-            num_bytes = total * shape.rows * shape.dim * given.keys.element_size()
-            row = {
-                "shape": name, **asdict(shape), "form": form, "events": num_events, "queries": num_queries,
-                "kernel": kernel, "ms": time_ms, "read": num_bytes / MEMORY_TB_S / 1e12 / (time_ms * 1e-3),
-                "computed": 2 * total * shape.voters * shape.dim * num_queries / time_ms / 1e9, "error": error,
-            }  # fmt: skip
-            rows.append(row)
-            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()), flush=True)
-        del given, single, run
+        exact = naive.event_shares(*given[:2], given[2][:8], given[3][:8], given[4])
+        run = partial(triton.event_shares, *given)
+        error = float((run()[:, :8] - exact).abs().max())
+        time_ms = milliseconds(run, device, 1 if arguments.tiny else 20)
+        keys, total = given[0], given[0].shape[1]
+        row = {
+            "shape": name, **asdict(shape), "form": form, "events": num_events, "queries": num_queries, "ms": time_ms,
+            "read": keys.numel() * keys.element_size() / MEMORY_TB_S / 1e12 / (time_ms * 1e-3),
+            "computed": 2 * total * shape.voters * shape.dim * num_queries / time_ms / 1e9, "error": error,
+        }  # fmt: skip
+        rows.append(row)
+        print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()), flush=True)
+        del given, keys, run
     if arguments.out:
         arguments.out.write_text(json.dumps({**machine(), "rows": rows}, indent=1) + "\n")
 

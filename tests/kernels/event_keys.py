@@ -2,8 +2,7 @@
 
 import torch
 
-from v14.kernels.votes import TILE, TILE_EVENTS, Asked, Tiles
-from v14.recall.layout import Layout
+from v14.kernels.votes import Asked
 
 ROWS = (0, 2, 2, 1, 0)
 
@@ -39,29 +38,6 @@ def case(kind, lengths, num_queries, dim, strength=1.0, device="cpu"):
     given = (keys, scales, torch.tensor(starts), torch.tensor(lengths, dtype=torch.int32))
     moved = [None if tensor is None else tensor.to(device) for tensor in given]
     return (*moved, Asked(*(tensor.to(device) for tensor in asked)))
-
-
-def tiled_case(kind, lengths, num_queries, dim, device="cpu"):
-    """The arguments of `scanned_shares`, and those of `event_shares` for the same events."""
-    layout = Layout(1 << 20, tiled=True)
-    starts = [layout.lay(length) for length in lengths]
-    keys, scales, old, sizes, asked = case(kind, lengths, num_queries, dim)
-    spread = keys.new_full((3, layout.end, dim), 0 if scales is not None else torch.nan)
-    factors = None if scales is None else scales.new_full((3, layout.end), torch.nan)
-    tiles = Tiles(
-        torch.full((layout.end,), -1, dtype=torch.int8),
-        torch.full((layout.end // TILE, TILE_EVENTS), -1, dtype=torch.int32),
-    )
-    for event, (start, before, length) in enumerate(zip(starts, old.tolist(), lengths, strict=True)):
-        spread[:, start : start + length] = keys[:, before : before + length]
-        if factors is not None:
-            factors[:, start : start + length] = scales[:, before : before + length]
-        tiles.owners[start : start + length] = layout.numbers[start]
-        tiles.slots[start // TILE, layout.numbers[start]] = event
-    spread, factors, sizes = (None if tensor is None else tensor.to(device) for tensor in (spread, factors, sizes))
-    tiles, asked = Tiles(*(tensor.to(device) for tensor in tiles)), Asked(*(tensor.to(device) for tensor in asked))
-    scanned = (spread, factors, tiles, len(lengths), asked)
-    return scanned, (spread, factors, torch.tensor(starts, device=device), sizes, asked)
 
 
 def tally_case(num_events, floor, *, picked, device="cpu"):

@@ -12,11 +12,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from tests.kernels.event_keys import case, tally_case, tiled_case
+from tests.kernels.event_keys import case, tally_case
 from v14.kernels.votes import naive, triton
 
 LENGTHS = {"one": [1], "odd": [1, 128, 17, 3], "dead": [5, 0, 33], "many": [2, 9, 4, 31, 64, 65, 1]}
-TILED = {"one": [1], "odd": [100, 128, 17, 30, 60, 60], "full": [8] * 16 + [1], "few": [60, 60, 60]}
 QUERIES = (1, 16, 33, 129)
 DIMS = (64, 80, 128, 256)
 
@@ -40,12 +39,6 @@ def main() -> None:
             given = case(kind, lengths, num_queries, dim)
             found = triton.event_shares(*given, tokens=32, events=3, max_queries=64)
             results[f"{name}-{num_queries}-{dim}-{kind}"] = error(found, naive.event_shares(*given))
-    for (name, lengths), num_queries, dim, kind in zip(
-        TILED.items(), QUERIES, DIMS, ("fp32", "int8", "fp16", "int8"), strict=True
-    ):
-        scanned, given = tiled_case(kind, lengths, num_queries, dim)
-        found = triton.scanned_shares(*scanned, run=2, max_queries=64, split=False)
-        results[f"tiled-{name}-{num_queries}-{dim}-{kind}"] = error(found, naive.event_shares(*given))
     given = case("int8", [3, 40], 5, 64, strength=200.0)
     results["far-off-5-64-int8"] = error(triton.event_shares(*given, tokens=32), naive.event_shares(*given))
     for floor, picked in itertools.product((None, 0.01), (False, True)):

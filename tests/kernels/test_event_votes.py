@@ -7,14 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.event_keys import ROWS, case, tally_case, tiled_case
+from tests.kernels.event_keys import ROWS, case, tally_case
 from tests.kernels.test_engram_events import run_apart
 from v14.kernels import votes as dispatcher
 from v14.kernels.votes import naive, packed
 
-TOLERANCE = {"fp32": 1e-6, "int8": 4e-4, "fp16": 4e-4, "bf16": 2e-3}
-"""Queries are rounded to 10 bits beside int8 and fp16 keys, to 7 beside bf16 ones, and exponentials to 10 bits before
-they are added in tiles (tf32)."""
+TOLERANCE = {"fp32": 1e-6, "int8": 3e-5, "fp16": 4e-4, "bf16": 2e-3}
+"""Queries are rounded to 16 bits beside int8 keys, to 10 beside fp16 and to 7 beside bf16 ones."""
 
 
 @settings(max_examples=40, deadline=None)
@@ -32,17 +31,6 @@ def test_packed_agrees_with_naive(lengths, num_queries, dim, kind, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "CHUNK_SCORES", chunk)
         torch.testing.assert_close(dispatcher.event_shares(*arguments), exact, atol=1e-6, rtol=1e-5)
-
-
-@settings(max_examples=20, deadline=None)
-@given(lengths=st.lists(st.integers(1, 128), min_size=1, max_size=30), kind=st.sampled_from(["fp32", "int8"]))
-def test_tiles_hold_every_event_once(lengths, kind):
-    scanned, (keys, scales, starts, sizes, asked) = tiled_case(kind, lengths, 2, 4)
-    tiles = scanned[2]
-    assert sorted(slot for slot in tiles.slots.flatten().tolist() if slot >= 0) == list(range(len(lengths)))
-    assert (starts // 128 == (starts + sizes - 1) // 128).all()
-    found = dispatcher.scanned_shares(*scanned)
-    torch.testing.assert_close(found, dispatcher.event_shares(keys, scales, starts, sizes, asked), atol=1e-6, rtol=1e-5)
 
 
 def test_no_events_take_nothing():
@@ -63,7 +51,7 @@ def test_votes_are_tallied_alike(floor, picked):
 def test_triton_agrees_with_naive():
     *_, results = run_apart("tests.kernels.interpret_votes", TRITON_INTERPRET="1")
     found = {result["case"]: result["error"] for result in json.loads(results)}
-    assert len(found) >= 25
+    assert len(found) >= 21
     for name, error in found.items():
         assert error is not None, f"{name}: not finite, or of another shape"
         assert error < TOLERANCE[name.rsplit("-", 1)[1]], name
@@ -72,7 +60,8 @@ def test_triton_agrees_with_naive():
 def test_triton_compiles_for_a_gpu(tmp_path):
     lines = run_apart("tests.kernels.compile_votes", TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
     assert lines == [
-        *(f"{kernel} {kind} True" for kernel in ("_event_shares", "_scanned_shares") for kind in ("int8", "bf16")),
+        "_event_shares int8 True",
+        "_event_shares bf16 True",
         "_tally fp32 True",
     ]
 
@@ -83,9 +72,6 @@ def test_triton_compiles_for_a_gpu(tmp_path):
 def test_triton_agrees_with_naive_on_a_gpu(kind, num_queries, dim):
     arguments = case(kind, [1, 128, 17, 0, 3, 64], num_queries, dim, device="cuda")
     found, exact = dispatcher.event_shares(*arguments), naive.event_shares(*arguments)
-    assert (found - exact).abs().max() < TOLERANCE[kind]
-    scanned, given_events = tiled_case(kind, [1, 128, 17, 30, 3, 64, 60], num_queries, dim, device="cuda")
-    found, exact = dispatcher.scanned_shares(*scanned), naive.event_shares(*given_events)
     assert (found - exact).abs().max() < TOLERANCE[kind]
 
 

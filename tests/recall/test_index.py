@@ -1,6 +1,5 @@
 """The index: pages, 8 bits, two stages, what comes and goes; always against votes of plain arithmetic."""
 
-from functools import partial
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from tests.recall.test_votes import HEADS, make_cue, make_geometry, make_voters,
 from v14.recall import naive
 from v14.recall.coding import Code, turn
 from v14.recall.index import Index
-from v14.recall.pool import Pool
 from v14.recall.votes import SHARE_FLOOR
 from v14.types import Cue
 
@@ -47,12 +45,10 @@ class World:
     page_tokens=st.sampled_from([64, 100, 10_000]),
     gone=st.sets(st.integers(0, 19)),
     calibration=st.sampled_from(["subtract", "log-ratio"]),
-    tiled=st.booleans(),
 )
-def test_votes_whatever_the_form_and_the_pages(lengths, form, page_tokens, gone, calibration, tiled):
+def test_votes_whatever_the_form_and_the_pages(lengths, form, page_tokens, gone, calibration):
     world = World(lengths, calibration)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("v14.recall.index.Pool", partial(Pool, tiled=tiled))
         patch.setattr("v14.recall.pool.PAGE_BYTES", page_tokens * 5 * DIM * BYTES[form])
         patch.setattr("v14.recall.index.CENTRED_TOKENS", 50)
         patch.setattr("v14.recall.index.PLAIN_BYTES", 0)
@@ -105,10 +101,8 @@ def test_a_code_turns_and_centres_exactly():
     torch.testing.assert_close(q @ q.T, torch.eye(12))
 
 
-@pytest.mark.parametrize("tiled", [False, True])
-def test_what_was_removed_is_overwritten_wherever_it_was(monkeypatch, tiled):
+def test_what_was_removed_is_overwritten_wherever_it_was(monkeypatch):
     """Also in what a page leaves behind when it grows, is packed or changes its form."""
-    monkeypatch.setattr("v14.recall.index.Pool", partial(Pool, tiled=tiled))
     monkeypatch.setattr("v14.recall.index.WAITING_TOKENS", 1)
     monkeypatch.setattr("v14.recall.index.CENTRED_TOKENS", 300)
     monkeypatch.setattr("v14.recall.index.PLAIN_BYTES", 0)
@@ -125,7 +119,7 @@ def test_what_was_removed_is_overwritten_wherever_it_was(monkeypatch, tiled):
     [page] = index._pool.pages
     assert not any(keys.any() for keys in seen if keys is not page.keys)
     assert page.num_tokens - page.num_freed == 20
-    assert not page.keys[:, page.layout.end :].any()
+    assert not page.keys[:, page.num_tokens :].any()
     assert values(index, world.cue) == pytest.approx(world.exact(["29"]), abs=0.2)
 
 

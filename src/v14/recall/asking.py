@@ -29,9 +29,17 @@ class Asking:
         """A cue, with all voters."""
         queries, context = cue.queries, cue.context_lse
         if queries.device != self._code.device:
-            both = upload(torch.cat([queries.reshape(-1), context.reshape(-1)]), self._code.device)
+            both = self._uploaded(queries, context)
             queries, context = both[: queries.numel()].view_as(queries), both[queries.numel() :].view_as(context)
         return self._code.asked(Asked(queries * self._scaling, context, self._rows))
+
+    def _uploaded(self, queries: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """Both on the device, one behind the other, in one copy."""
+        both = torch.empty(queries.numel() + context.numel(), pin_memory=self._code.device.type == "cuda")
+        # By NumPy: PyTorch would do it on all cores, and wait for those that are busy.
+        both.numpy()[: queries.numel()] = queries.cpu().numpy().ravel()
+        both.numpy()[queries.numel() :] = context.cpu().numpy().ravel()
+        return both.to(self._code.device, non_blocking=True)
 
 
 def of_some(asked: Asked, voters: torch.Tensor) -> Asked:

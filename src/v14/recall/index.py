@@ -13,7 +13,7 @@ from itertools import accumulate
 import torch
 
 from v14.geometry import Geometry
-from v14.kernels.votes import TILE, Asked, Tiles, event_shares, scanned_shares, tally
+from v14.kernels.votes import Asked, event_shares, tally
 from v14.recall.asking import Asking, of_some
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
@@ -46,8 +46,8 @@ voter may have half of it and tell little (LOG.md, "voter keys in 8 bits, and tw
 
 LEAST_STRONG = 4
 
-PLAIN_BYTES = 1 << 31
-"""Keys stay in bfloat16 up to so many bytes: 8 bits cost one of the best five now and then."""
+PLAIN_BYTES = 1 << 33
+"""Keys stay in bfloat16 up to so many bytes: 8 bits cost one of the best five now and then, and save no time."""
 
 
 class Index:
@@ -310,9 +310,6 @@ class Index:
 
     def _page_shares(self, page: Page, asked: Asked, slots: slice | torch.Tensor) -> torch.Tensor:
         """Shares `[V, n]` of the events in some slots of a page, for the voters that were asked."""
-        if page.tiles is not None and isinstance(slots, slice) and slots == slice(0, len(page.ids)):
-            tiles = Tiles(page.tiles.owners, page.tiles.slots[: page.layout.end // TILE])
-            return scanned_shares(page.keys, page.scales, tiles, len(page.ids), asked)
         return event_shares(page.keys, page.scales, page.starts[slots], page.lengths[slots], asked)
 
     def _page_votes(

@@ -32,24 +32,6 @@ MAX_EXPONENT = 80.0
 neither overflows nor gives the denormal numbers that processors are slow at."""
 
 
-TILE = 128
-"""Tokens of a tile, in which a GPU scans: no event crosses the border of two."""
-
-TILE_EVENTS = 16
-"""Most events of one tile."""
-
-
-class Tiles(NamedTuple):
-    """Which events the tiles of some keys hold, on the keys' device.
-
-    owners: `[T]` int8, the number that each token's event has in its tile, −1 for none; slots: `[T / TILE,
-    TILE_EVENTS]` int32, the place of each of a tile's events among all N, −1 for none.
-    """
-
-    owners: torch.Tensor
-    slots: torch.Tensor
-
-
 def event_shares(
     keys: torch.Tensor, scales: torch.Tensor | None, starts: torch.Tensor, lengths: torch.Tensor, asked: Asked
 ) -> torch.Tensor:
@@ -65,19 +47,6 @@ def event_shares(
     from v14.kernels.votes import packed
 
     return packed.event_shares(keys, scales, starts, lengths, asked)
-
-
-def scanned_shares(
-    keys: torch.Tensor, scales: torch.Tensor | None, tiles: Tiles, num_events: int, asked: Asked
-) -> torch.Tensor:
-    """The same, `[V, num_events]`, of all events that some tiles hold; 0 for an event that none holds."""
-    if keys.is_cuda:
-        from v14.kernels.votes import triton
-
-        return triton.scanned_shares(keys, scales, tiles, num_events, asked)
-    from v14.kernels.votes import naive
-
-    return naive.scanned_shares(keys, scales, tiles, num_events, asked)
 
 
 def tally(

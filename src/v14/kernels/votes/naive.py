@@ -2,7 +2,7 @@
 
 import torch
 
-from v14.kernels.votes import MAX_EXPONENT, TILE, Asked, Tiles
+from v14.kernels.votes import MAX_EXPONENT, Asked
 
 
 def event_shares(
@@ -20,20 +20,6 @@ def event_shares(
                 mass = (own @ query - context).clamp(-MAX_EXPONENT, MAX_EXPONENT).exp().sum()
                 shares[voter, event] += mass / (1 + mass) / num_queries
     return shares
-
-
-def scanned_shares(
-    keys: torch.Tensor, scales: torch.Tensor | None, tiles: Tiles, num_events: int, asked: Asked
-) -> torch.Tensor:
-    """See `v14.kernels.votes.scanned_shares`."""
-    starts, lengths = torch.zeros(num_events, dtype=torch.int64), torch.zeros(num_events, dtype=torch.int32)
-    for tile, slots in enumerate(tiles.slots.tolist()):
-        owners = tiles.owners[tile * TILE : (tile + 1) * TILE]
-        for number, slot in enumerate(slots):
-            if slot >= 0:
-                own = (owners == number).nonzero()[:, 0]
-                starts[slot], lengths[slot] = tile * TILE + int(own[0]), len(own)
-    return event_shares(keys, scales, starts, lengths, asked)
 
 
 def tally(

@@ -1,17 +1,18 @@
 """All voters and events at once.
 
-Where all events are scanned, keys lie in tiles of 128 tokens that no event crosses. A program keeps its voter's queries
-and takes tile after tile, as attention does: queries times keys on the tensor cores, exponentials, and these times a
-matrix that says which token is whose, in place of values. Only the mean share over the cue's tokens is written.
-Programs of one run of tiles and all voters follow one another, so that a row of keys comes from memory once and from
-the cache for its other voters. Single events are read one by one.
+A program keeps its voter's queries and reads some events one by one, a few tokens at a time: queries times keys on the
+tensor cores, exponentials, and their sums over the event. Only the mean share over the cue's tokens is written.
+Programs of the same events and all voters follow one another, so that a row of keys comes from memory once and from the
+cache for its other voters. One warp has all queries and no sum crosses warps; a multiprocessor has many such programs,
+and while some wait for keys others compute. Tiles of keys that no event crosses, with sums over events by a second
+product, were slower (LOG.md, "votes on a GPU").
 
 Keys in 8 bits are multiplied as such, by queries in two planes of 8 bits, which together hold them to 16: turning keys
-to floats costs more than the second product. Exponentials are added as two bf16 each, which have their range and 16
-bits. A vote takes few kernels: for some thousand events launching them is most of what it costs.
+to floats costs more than the second product. A vote takes few kernels: for some thousand events launching them is most
+of what it costs.
 
-Shapes in the comments: T tokens of a tile, E events of a tile, Q queries (padded to a power of two, at most
-`MAX_QUERIES` in one program; more are further programs), D dimension of a head.
+Shapes in the comments: T tokens read at once, Q queries (padded to a power of two, at most `MAX_QUERIES` in one
+program; more are further programs), D dimension of a head.
 """
 
 import math
@@ -21,25 +22,20 @@ import torch
 import triton
 import triton.language as tl
 
-from v14.kernels.votes import MAX_EXPONENT, TILE, TILE_EVENTS, Asked, Tiles
+from v14.kernels.votes import MAX_EXPONENT, Asked
 
 MAX_QUERIES = 64
 EVENTS = 16
-"""Events that one program reads one by one."""
-TOKENS = 64
-RUN = 8
-"""Tiles that one program scans."""
-WARP_QUERIES = 16
-"""Each warp has so many queries, and all tokens, so that no sum crosses warps."""
+TOKENS = 32
+WARP_QUERIES = 32
+WIDE = 128
+"""Dimension of a head above which keys to come have no room beside those that are computed with."""
 
 LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
 PLANE: tl.constexpr = tl.constexpr(254)
 """What a step of the first plane is in steps of the second: rounding leaves half a step, either way."""
 
 KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.int8: tl.int8}
-
-WIDE = 128
-"""Dimension of a head above which a tile and the two behind it have no room in shared memory."""
 
 TALLIED = 256
 """Events whose votes one program sums."""
@@ -82,7 +78,7 @@ def _mass(
     return tl.exp2(tl.minimum(tl.maximum(score - offered[:, None], -LIMIT), LIMIT))
 
 
-@triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries", "num_tiles"])
+@triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries"])
 def _event_shares(
     keys: tl.tensor, scales: tl.tensor, starts: tl.tensor, lengths: tl.tensor, rows: tl.tensor,
     queries: tl.tensor, context: tl.tensor, out: tl.tensor,
@@ -115,52 +111,6 @@ def _event_shares(
             mass += tl.sum(tl.where(here[None, :], part, 0.0), 1)
         share = tl.where(live, mass / (1 + mass), 0.0)
         tl.store(out + event, tl.sum(share, 0) / num_queries)
-
-
-@triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries", "num_tiles"])
-def _scanned_shares(
-    keys: tl.tensor, scales: tl.tensor, owners: tl.tensor, slots: tl.tensor, rows: tl.tensor,
-    queries: tl.tensor, context: tl.tensor, out: tl.tensor,
-    num_tiles: tl.tensor, num_voters: tl.tensor, num_events: tl.tensor, num_queries: tl.tensor,
-    row_stride: tl.tensor, scale_stride: tl.tensor,
-    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr, E: tl.constexpr,
-    TILES: tl.constexpr, SCALED: tl.constexpr, LIMIT: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
-    SPLIT: tl.constexpr,
-) -> None:  # fmt: skip
-    """`out[chunk, voter, event]`: what a chunk's queries add to the mean share, tile after tile."""
-    voter, chunk = tl.program_id(0) % num_voters, tl.program_id(1)
-    first = tl.program_id(0) // num_voters * TILES
-    row, d = tl.load(rows + voter).to(tl.int64), tl.arange(0, PADDED_D)
-    query, second, step, offered, live = _asked(
-        queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND, SCALED
-    )
-    keys += row * row_stride
-    scales += row * scale_stride
-    out += (chunk * num_voters + voter).to(tl.int64) * num_events
-    number = tl.arange(0, E)
-    for tile in range(first, tl.minimum(first + TILES, num_tiles)):
-        token = tile * T + tl.arange(0, T).to(tl.int64)
-        if D == PADDED_D:
-            key = tl.load(keys + token[None, :] * D + d[:, None])
-        else:
-            key = tl.load(keys + token[None, :] * D + d[:, None], mask=(d < D)[:, None], other=0)
-        scale = step
-        if SCALED:
-            scale = tl.load(scales + token)
-        owner = tl.load(owners + token).to(tl.int32)
-        part = _mass(query, second, step, offered, key, scale, LIMIT, SCALED, PRECISION)
-        # What is free holds whatever it holds.
-        part = tl.where((owner >= 0)[None, :], part, 0.0)
-        if SPLIT:
-            member = (owner[:, None] == number[None, :]).to(tl.bfloat16)
-            high = part.to(tl.bfloat16)
-            mass = tl.dot((part - high.to(tl.float32)).to(tl.bfloat16), member, tl.dot(high, member))
-        else:
-            member = (owner[:, None] == number[None, :]).to(tl.float32)
-            mass = tl.dot(part, member, input_precision="tf32x3")
-        share = tl.where(live[:, None], mass / (1 + mass), 0.0)
-        slot = tl.load(slots + tile * E + number)
-        tl.store(out + slot, tl.sum(share, 0) / num_queries, mask=slot >= 0)
 
 
 @triton.jit(do_not_specialize=["num_voters", "num_events"])
@@ -211,34 +161,6 @@ def event_shares(
     return out[0] if num_chunks == 1 else out.sum(0)
 
 
-def scanned_shares(
-    keys: torch.Tensor,
-    scales: torch.Tensor | None,
-    tiles: Tiles,
-    num_events: int,
-    asked: Asked,
-    *,
-    max_queries: int = MAX_QUERIES,
-    run: int = RUN,
-    split: bool = True,
-) -> torch.Tensor:
-    """See `v14.kernels.votes.scanned_shares`. `run` tiles go to one program; exponentials are `split` into two bf16,
-    which Triton's interpreter does not multiply."""
-    (num_voters, num_queries, dim), num_tiles = asked.queries.shape, len(tiles.slots)
-    padded, num_chunks = _chunks(num_queries, max_queries)
-    out = torch.zeros(num_chunks, num_voters, num_events, device=keys.device)
-    if num_tiles == 0:
-        return out[0]
-    _scanned_shares[num_voters * triton.cdiv(num_tiles, run), num_chunks](
-        keys, keys if scales is None else scales, tiles.owners, tiles.slots, asked.rows,
-        asked.queries.contiguous(), asked.context.contiguous(), out,
-        num_tiles, num_voters, num_events, num_queries, keys.stride(0), 0 if scales is None else scales.stride(0),
-        D=dim, Q=padded, T=TILE, E=TILE_EVENTS, TILES=run, SPLIT=split and keys.dtype != torch.float32,
-        **_how(keys, padded, dim),
-    )  # fmt: skip
-    return out[0] if num_chunks == 1 else out.sum(0)
-
-
 def tally(
     shares: torch.Tensor,
     null_shares: torch.Tensor,
@@ -267,7 +189,7 @@ def _chunks(num_queries: int, max_queries: int) -> tuple[int, int]:
 
 
 def _how(keys: torch.Tensor, num_queries: int, dim: int) -> dict[str, Any]:
-    """How both kernels multiply, and what they are compiled for."""
+    """How keys are multiplied, and what the kernel is compiled for."""
     padded = _padded(dim)
     return {
         "PADDED_D": padded,
@@ -276,7 +198,7 @@ def _how(keys: torch.Tensor, num_queries: int, dim: int) -> dict[str, Any]:
         "KIND": KINDS[keys.dtype],
         "PRECISION": "tf32x3" if keys.dtype == torch.float32 else "tf32",
         "num_warps": max(1, num_queries // WARP_QUERIES),
-        "num_stages": 2 if padded > WIDE else 3,
+        "num_stages": 1 if padded > WIDE else 3,
     }
 
 
