@@ -91,3 +91,30 @@ def test_taking_out_leaves_what_was_never_added(bodies, gone):
         assert terms.num_holders(term) == len(kept.holders(term))
     with pytest.raises(KeyError):
         terms.remove("nobody")
+
+
+def heaviest_run(overlap, tokens, shared):
+    """Token after token, as `led_to` defines it."""
+    best = weight = 0.0
+    for place, token in enumerate(tokens):
+        if place and pair(tokens[place - 1], token) in shared:
+            weight += overlap.rarity(pair(tokens[place - 1], token))
+        else:
+            weight = overlap.rarity(token) if token in shared else 0.0
+        best = max(best, weight)
+    return best
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    bodies=st.lists(st.lists(st.integers(10, 16), min_size=1, max_size=12), min_size=3, max_size=8),
+    asked=st.lists(st.integers(10, 16), max_size=4),
+)
+def test_the_heaviest_run_is_that_of_all_neighbours(bodies, asked):
+    terms = Terms()
+    for number, body in enumerate(bodies):
+        terms.add(str(number), body)
+    overlap = Overlap([terms], asked)
+    beyond = overlap.terms("0") - Overlap([terms], asked)._asked
+    for other, weight in overlap.led_to("0").items():
+        assert weight == pytest.approx(heaviest_run(overlap, bodies[0], beyond & overlap.terms(other)))

@@ -8,7 +8,7 @@ A *term* is a token id, or a pair of neighbours as one negative number.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 RARE = 0.25
@@ -156,15 +156,31 @@ class Overlap:
         beyond = self.terms(event_id) - self._asked
         rare = (term for term in beyond if self.rarity(term) >= RARE)
         others = {other for term in rare for other in self.holders(term)} - {event_id}
-        return {other: self._run(self.sequence(event_id), beyond & self.terms(other)) for other in others}
+        places = _places(self.sequence(event_id), beyond)
+        return {other: self._heaviest_run(places, beyond & self.terms(other)) for other in others}
 
-    def _run(self, tokens: Sequence[int], shared: Collection[int]) -> float:
+    def _heaviest_run(self, places: Mapping[int, Sequence[int]], shared: Collection[int]) -> float:
+        """Of an event's terms, which stand at `places`, those that are shared: only where one stands a run goes on."""
+        # A pair, which is negative, comes before the token it ends with and takes its place.
+        here: dict[int, int] = {}
+        for term in sorted(shared):
+            for place in places[term]:
+                here.setdefault(place, term)
         best = weight = 0.0
-        before: int | None = None
-        for token in tokens:
-            if before is not None and pair(before, token) in shared:
-                weight += self.rarity(pair(before, token))
-            else:
-                weight = self.rarity(token) if token in shared else 0.0
-            best, before = max(best, weight), token
+        last = -2
+        for place in sorted(here):
+            term = here[place]
+            weight = self.rarity(term) + (weight if term < 0 and last == place - 1 else 0.0)
+            best, last = max(best, weight), place
         return best
+
+
+def _places(tokens: Sequence[int], wanted: Collection[int]) -> Mapping[int, Sequence[int]]:
+    """Where in a sequence the wanted terms end."""
+    places: dict[int, list[int]] = {}
+    for place, token in enumerate(tokens):
+        terms = (token,) if not place else (token, pair(tokens[place - 1], token))
+        for term in terms:
+            if term in wanted:
+                places.setdefault(term, []).append(place)
+    return places
