@@ -86,6 +86,7 @@ class Memory:
         self.costs = CostBook()
         self.cutter = profile.cutter
         self.asks = profile.asking
+        self.device = torch.device(device)
         self.reason = reason
         self._store = store
         self._spaces: Spaces | None = None

@@ -1,6 +1,5 @@
 """The index: pages, 8 bits, two stages, what comes and goes; always against votes of plain arithmetic."""
 
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -126,7 +125,7 @@ def test_what_was_removed_is_overwritten_wherever_it_was(monkeypatch):
 def test_of_many_events_some_voters_choose(monkeypatch):
     world = World([7] * 200, "subtract")
     whole = values(world.index(), world.cue)
-    monkeypatch.setattr("v14.recall.index.SCANNED_EVENTS", 50)
+    monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0)
     monkeypatch.setattr("v14.recall.index.CANDIDATES", 60)
     for page_tokens in (150, 100_000):
         monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", page_tokens * 5 * DIM * 4)

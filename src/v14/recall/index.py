@@ -28,8 +28,8 @@ logger = logging.getLogger("v14")
 WAITING_TOKENS = 4096
 """New tokens from which on the index takes them in without being asked for votes."""
 
-SCANNED_EVENTS = 20_000
-"""Up to so many events all voters read all keys. Of more, some choose `CANDIDATES` first."""
+SCANNED_BYTES = 1 << 30
+"""Up to so many bytes of keys all voters read them all. Of more, some voters choose `CANDIDATES` events first."""
 
 CENTRED_TOKENS = 4096
 """Tokens from which on keys may be kept in 8 bits: fewer say too little about what all share."""
@@ -164,7 +164,8 @@ class Index:
             pages = self._pool.pages
             ids = [page.ids for page in pages]
             asked = self._asked(cue)
-            if len(self) <= SCANNED_EVENTS or len(self._strong) == len(self._all):
+            few = self._pool.num_tokens * self._pool.token_bytes <= SCANNED_BYTES
+            if few or len(self._strong) == len(self._all):
                 return Votes(self, ids, self._scanned(asked, self._all), None, asked)
             scanned = self._scanned(of_some(asked, self._strong), self._strong)
             chosen = torch.topk(scanned, min(CANDIDATES, len(self))).indices

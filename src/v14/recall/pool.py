@@ -22,6 +22,9 @@ PAGE_BYTES = 1 << 30
 GPU_PAGE_BYTES = 1 << 33
 """The same on a GPU, where every page costs some launches."""
 
+ALIGNED_TOKENS = 16
+"""Room is a multiple of this, so that one kernel fits pages of every size."""
+
 FIRST_TOKENS = 128
 FIRST_EVENTS = 8
 
@@ -192,6 +195,7 @@ class Pool:
         """Have room for so many tokens and events; what is left behind is overwritten."""
         if num_tokens > page.keys.shape[1]:
             room = min(max(num_tokens, 2 * page.keys.shape[1]), max(num_tokens, self._page_tokens))
+            room = -(-room // ALIGNED_TOKENS) * ALIGNED_TOKENS
             used = page.keys.shape[1]
             page.keys = _grown(page.keys, 1, room, used)
             if page.scales is not None:

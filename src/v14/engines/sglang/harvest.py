@@ -1,12 +1,15 @@
 """Copying keys and values out of the engine's pool without waiting for the device.
 
-    scheduler's thread   gather, turn the keys to the start of their events, start the copies to the CPU
-    background thread    wait for the copies, cut them into traces
+    scheduler's thread   gather, turn the keys to the start of their events
+    background thread    copy to the CPU, cut into traces
 
-The copies are queued on the scheduler's stream before the slots are given back, and every later forward pass waits for
-that stream: nothing can be written over what is still to be read.
+What is gathered is queued on the scheduler's stream before the slots are given back, and every later forward pass waits
+for that stream: nothing can be written over what is still to be read. Memory that the device copies to has to be
+pinned, which takes half a second for the first long document, so it is gathered on the device as long as there is
+plenty of room, and copied in the background.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -20,6 +23,9 @@ from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
 from v14.reinstate.rotation import rotate
 from v14.types import Engram, Trace
+
+ROOM_SHARE = 1 / 8
+"""Of the device's free memory, what gathered keys and values may take for a moment."""
 
 Run = tuple[int, int]
 """Start and end of an event, as positions in a request's sequence."""
@@ -44,10 +50,8 @@ class Harvest:
         slots = row[positions]
         first = pool.get_key_buffer(geometry.layers[0].index)
         shape = len(geometry.layers), len(slots), *first.shape[1:]
-        # Traces are views of two tensors, however many events there are: nothing is copied a second time.
-        self._keys, self._values = (
-            torch.empty(shape, dtype=wide(first.dtype), pin_memory=row.is_cuda) for _ in range(2)
-        )
+        # Traces are views of two tensors, however many events there are.
+        self._keys, self._values = _room(shape, wide(first.dtype), row.device)
         voting = {}
         for place, layer in enumerate(geometry.layers):
             keys = rotate(read(pool.get_key_buffer(layer.index), slots), layer.rotary, deltas)
@@ -77,9 +81,11 @@ class Harvest:
         return self._keys.dtype
 
     def wait(self) -> None:
-        """Until everything is on the CPU."""
+        """Until everything is on the CPU. Not to be called from two threads at once."""
         if self._copied is not None:
             self._copied.synchronize()
+        if self._keys.is_cuda:
+            self._keys, self._values = _on_cpu(self._keys), _on_cpu(self._values)
 
     def trace(self, index: int, engram: Engram | None) -> Trace:
         """The trace of a run; call `wait` first."""
@@ -89,3 +95,24 @@ class Harvest:
     def views(self) -> list[torch.Tensor] | None:
         """What voters read of each run, `[U, T, D]` fp32 on the device; None if not asked for. Call `wait` first."""
         return None if self._views is None else list(self._views.split(self._lengths, dim=1))
+
+
+def _room(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for keys and values: on the device where it has plenty, else on the CPU, pinned."""
+    if device.type != "cuda":
+        return torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype)
+    num_bytes = 2 * math.prod(shape) * dtype.itemsize
+    free, _ = torch.cuda.mem_get_info(device)
+    if num_bytes <= ROOM_SHARE * free:
+        return torch.empty(shape, dtype=dtype, device=device), torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty(shape, dtype=dtype, pin_memory=True), torch.empty(shape, dtype=dtype, pin_memory=True)
+
+
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of what is computed already, on a stream of this thread's own; it is there on return."""
+    copied = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    stream = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        copied.copy_(tensor, non_blocking=True)
+    stream.synchronize()
+    return copied

@@ -78,7 +78,10 @@ def _mass(
     return tl.exp2(tl.minimum(tl.maximum(score - offered[:, None], -LIMIT), LIMIT))
 
 
-@triton.jit(do_not_specialize=["num_voters", "num_events", "num_queries"])
+@triton.jit(
+    do_not_specialize=["num_voters", "num_events", "num_queries"],
+    do_not_specialize_on_alignment=["starts", "lengths"],
+)
 def _event_shares(
     keys: tl.tensor, scales: tl.tensor, starts: tl.tensor, lengths: tl.tensor, rows: tl.tensor,
     queries: tl.tensor, context: tl.tensor, out: tl.tensor,
@@ -113,7 +116,10 @@ def _event_shares(
         tl.store(out + event, tl.sum(share, 0) / num_queries)
 
 
-@triton.jit(do_not_specialize=["num_voters", "num_events"])
+@triton.jit(
+    do_not_specialize=["num_voters", "num_events", "null_stride"],
+    do_not_specialize_on_alignment=["null_shares", "lengths", "slots"],
+)
 def _tally(
     shares: tl.tensor, null_shares: tl.tensor, voters: tl.tensor, weights: tl.tensor, lengths: tl.tensor,
     slots: tl.tensor, out: tl.tensor, num_voters: tl.tensor, num_events: tl.tensor, null_stride: tl.tensor,

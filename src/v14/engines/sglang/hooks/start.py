@@ -18,6 +18,7 @@ from v14.errors import V14Error
 from v14.memory import Memory, check_store
 from v14.namespaces import Namespaces
 from v14.profile import Profile
+from v14.recall.warming import warm
 
 logger = logging.getLogger("v14")
 
@@ -77,6 +78,8 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
         if engine.states is not None:
             refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
+        if ranks.leads and memory.device.type == "cuda":
+            warm(memory.profile.geometry, memory.profile.voters, memory.device)
         if ranks.leads:
             logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
     return result
