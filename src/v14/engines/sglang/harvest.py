@@ -111,7 +111,7 @@ def _room(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> t
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of what is computed already, on a stream of this thread's own; it is there on return."""
     copied = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    stream = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream(tensor.device)
     with torch.cuda.stream(stream):
         copied.copy_(tensor, non_blocking=True)
     stream.synchronize()
