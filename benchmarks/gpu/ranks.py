@@ -1,10 +1,10 @@
 """Whether a model on several ranks recalls and answers as on one.
 
-    python -m benchmarks.gpu.ranks DIRECTORY --tp-size 2
+    python -m benchmarks.gpu.ranks DIRECTORY --tp-size 2 [--world hybrid]
 
 Facts are told and asked of one server with `--tp-size 1` and of one with more, each with a memory of its own, and once
 more of the second with the store that the first has written. Greedy: the recalled events and the tokens have to be the
-same. Ranks add up in another order, so log-probabilities differ by rounding, and where the best two tokens are closer
+same. `--world hybrid` tells and asks in the language of the small hybrids (experiments/tiny_hybrid). Ranks add up in another order, so log-probabilities differ by rounding, and where the best two tokens are closer
 than that, another one may follow; how close they were at the first difference is said.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.servers import server_of
+from benchmarks.recall.hybrid_world import HybridWorld
 from v14.check.facts import Fact, generate
 from v14.check.server import Server
 
@@ -33,12 +34,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--tp-size", type=int, default=2)
+    parser.add_argument("--world", choices=("english", "hybrid"), default="english")
     parser.add_argument("--facts", type=int, default=12)
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--dtype", default="auto" if torch.cuda.is_available() else "float32")
     options = parser.parse_args()
-    facts = generate(options.seed, options.facts)
+    facts = (hybrid_facts if options.world == "hybrid" else generate)(options.seed, options.facts)
     with tempfile.TemporaryDirectory() as name:
         room = Path(name)
         one = _answers(options, room / "one", 1, facts, tells=True)
@@ -49,6 +51,15 @@ def main() -> None:
     _compare(f"--tp-size {options.tp_size}, its own store", one, several)
     _compare(f"--tp-size {options.tp_size}, the store of --tp-size 1", one, other)
     print(f"right with --tp-size 1: {_right(facts, one)}, with {options.tp_size}: {_right(facts, several)}")
+
+
+def hybrid_facts(seed: int, number: int) -> list[Fact]:
+    """Facts in the language of the small hybrids."""
+    cases = HybridWorld(seed).cases("single fact", number)
+    return [
+        Fact(statement=case.chats[0].turns[0][1], question=case.question, value=case.accepted[0], paraphrased=False)
+        for case in cases
+    ]
 
 
 def _answers(options: argparse.Namespace, home: Path, size: int, facts: Sequence[Fact], *, tells: bool) -> list[Answer]:
