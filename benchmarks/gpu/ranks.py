@@ -4,8 +4,9 @@
 
 Facts are told and asked of one server with `--tp-size 1` and of one with more, each with a memory of its own, and once
 more of the second with the store that the first has written. Greedy: the recalled events and the tokens have to be the
-same. `--world hybrid` tells and asks in the language of the small hybrids (experiments/tiny_hybrid). Ranks add up in another order, so log-probabilities differ by rounding, and where the best two tokens are closer
-than that, another one may follow; how close they were at the first difference is said.
+same. `--world hybrid` tells and asks in the language of the small hybrids (experiments/tiny_hybrid). Ranks add up in
+another order, so log-probabilities differ by rounding, and where the best two tokens are closer than that, another one
+may follow; how close they were at the first difference is said.
 """
 
 import argparse
