@@ -11,24 +11,39 @@ from v14.recall.votes import voter_keys
 from v14.reinstate.rotation import move_keys, rotate
 
 
+ON_GPU = pytest.mark.gpu
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3", "nemotron_h"])
-def test_traces_begin_at_position_zero(family):
+@pytest.mark.parametrize(
+    ("device", "share"),
+    [("cpu", 0.0), pytest.param("cuda", 0.0, marks=ON_GPU), pytest.param("cuda", 1.0, marks=ON_GPU)],
+)
+def test_traces_begin_at_position_zero(family, device, share, monkeypatch):
+    monkeypatch.setattr("v14.engines.sglang.harvest.ROOM_SHARE", share)
     geometry = geometry_of(tiny_checkpoint(family))
     shape = (64, geometry.num_kv_heads, geometry.head_dim)
-    buffers = {layer.index: (torch.randn(shape), torch.randn(shape)) for layer in geometry.layers}
+    buffers = {
+        layer.index: (torch.randn(shape, device=device), torch.randn(shape, device=device)) for layer in geometry.layers
+    }
     pool = SimpleNamespace(
         get_key_buffer=lambda layer: buffers[layer][0], get_value_buffer=lambda layer: buffers[layer][1]
     )
-    row = torch.randperm(64, dtype=torch.int32)
+    row = torch.randperm(64, dtype=torch.int32, device=device)
     runs = [(3, 4), (9, 20), (20, 33)]
     harvest = Harvest(pool, geometry, row, runs)
+    # What is given back may be written over by what is queued behind.
+    read = {index: tuple(buffer.cpu() for buffer in pair) for index, pair in buffers.items()}
+    for pair in buffers.values():
+        for buffer in pair:
+            buffer.fill_(torch.nan)
     harvest.wait()
     for index, (start, end) in enumerate(runs):
         trace = harvest.trace(index, None)
-        slots = row[start:end].long()
-        keys = torch.stack([buffers[layer.index][0][slots] for layer in geometry.layers])
-        values = torch.stack([buffers[layer.index][1][slots] for layer in geometry.layers])
-        torch.testing.assert_close(trace.keys, move_keys(keys, geometry, -start), rtol=0, atol=1e-6)
+        slots = row[start:end].long().cpu()
+        keys = torch.stack([read[layer.index][0][slots] for layer in geometry.layers])
+        values = torch.stack([read[layer.index][1][slots] for layer in geometry.layers])
+        torch.testing.assert_close(trace.keys, move_keys(keys, geometry, -start), rtol=0, atol=1e-5)
         assert torch.equal(trace.values, values)
     assert harvest.views() is None
 

@@ -79,7 +79,8 @@ def open_memory(result: Any, scheduler: Any, args: Any, *rest: Any, **kwargs: An
             refuse(refused_states(scheduler.req_to_token_pool, memory.profile.geometry))
         runtime.install(engine)
         if ranks.leads and memory.device.type == "cuda":
-            warm(memory.profile.geometry, memory.profile.voters, memory.device)
+            with memory.guard("warm"):
+                warm(memory.profile.geometry, memory.profile.voters, memory.device)
         if ranks.leads:
             logger.info("memory: %s events, home %s", sum(memory.store.namespaces().values()), switches.memory_home)
     return result
