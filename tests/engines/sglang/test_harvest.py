@@ -10,7 +10,6 @@ from v14.engines.sglang.harvest import Harvest
 from v14.recall.votes import voter_keys
 from v14.reinstate.rotation import move_keys, rotate
 
-
 ON_GPU = pytest.mark.gpu
 
 
@@ -33,7 +32,7 @@ def test_traces_begin_at_position_zero(family, device, share, monkeypatch):
     runs = [(3, 4), (9, 20), (20, 33)]
     harvest = Harvest(pool, geometry, row, runs)
     # What is given back may be written over by what is queued behind.
-    read = {index: tuple(buffer.cpu() for buffer in pair) for index, pair in buffers.items()}
+    read = {index: tuple(buffer.cpu().clone() for buffer in pair) for index, pair in buffers.items()}
     for pair in buffers.values():
         for buffer in pair:
             buffer.fill_(torch.nan)
