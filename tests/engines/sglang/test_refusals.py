@@ -1,5 +1,6 @@
 """What cannot work is refused at start, by name and all at once."""
 
+import pkgutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -131,6 +132,40 @@ def test_every_seam_has_a_hook():
     from v14.engines.sglang.hooks import TABLE
 
     assert {seam.target for seam, _, _ in TABLE} == {seam.target for seam in seams.SEAMS}
+
+
+def test_where_no_backend_is_named_a_served_one_is_chosen(tmp_path, monkeypatch):
+    from v14.engines.sglang.hooks import backend
+
+    (tmp_path / "v14").mkdir()
+    (tmp_path / "v14/profile.json").write_text("{}")
+    args, plain = SimpleNamespace(model_path=str(tmp_path)), SimpleNamespace(model_path="elsewhere")
+    model, sinks = SimpleNamespace(has_attention_sinks=False), SimpleNamespace(has_attention_sinks=True)
+    for installed, expected in ((True, "flashinfer"), (False, "triton")):
+        monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name, there=installed: there or None)
+        assert backend.choose_served("fa3", args, False, model) == expected
+        assert backend.choose_served("trtllm_mha", args, use_mla_backend=False, model_config=sinks) == "triton"
+    assert backend.choose_served("torch_native", args, False, model) == "torch_native"
+    assert backend.choose_served("fa3", plain, False, model) == "fa3"
+    monkeypatch.setenv("SGLANG_V14_MEMORY", "0")
+    assert backend.choose_served("fa3", args, False, model) == "fa3"
+
+
+def test_what_sglang_asks_for_its_default_backend_is_what_is_hooked(monkeypatch):
+    from sglang.srt.arg_groups import overrides
+
+    owner, _, name = seams.present(seams.DEFAULT_BACKEND).target.rpartition(".")
+    monkeypatch.setattr(pkgutil.resolve_name(owner), name, lambda *args, **kwargs: "hooked")
+    monkeypatch.setattr(overrides, "use_mla_backend", lambda view: False, raising=False)
+    monkeypatch.setattr(overrides, "model_config_of", lambda view: None, raising=False)
+    view = SimpleNamespace(
+        attention_backend=None,
+        prefill_attention_backend=None,
+        _get_default_attn_backend=lambda *args: pkgutil.resolve_name(f"{owner}.{name}")(*args),
+        use_mla_backend=lambda: False,
+        get_model_config=lambda: None,
+    )
+    assert overrides._attention_backend_default(view) == {"attention_backend": "hooked"}
 
 
 def test_architectures_and_directories(tmp_path):

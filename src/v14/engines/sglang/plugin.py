@@ -30,7 +30,10 @@ def _load() -> None:
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     from v14.engines.sglang.hooks import TABLE
+    from v14.engines.sglang.hooks.backend import choose_served
 
     for seam, kind, hook in TABLE:
         if seam in needed:
             HookRegistry.register(seam.target, hook, HookType(kind))
+    if switches.memory:
+        HookRegistry.register(seams.present(seams.DEFAULT_BACKEND).target, choose_served, HookType.AFTER)

@@ -159,9 +159,23 @@ RELEASE_KV = Seam(
 
 SEAMS: tuple[Seam, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Seam))
 
+DEFAULT_BACKEND: tuple[Seam, ...] = tuple(
+    Seam(
+        target=f"sglang.srt.{target}",
+        parameters=("use_mla_backend", "model_config"),
+        why="serving with an attention backend that memory works with where none is named",
+    )
+    for target in (
+        "server_args.ServerArgs._get_default_attn_backend",
+        "arg_groups.overrides.get_default_attn_backend",
+    )
+)
+"""Hooked where a version has it: 0.5.17 the first, 0.5.23 the second."""
+
 _TREE = "sglang.srt.mem_cache."
 _PASS = "sglang.srt.model_executor.runner_backend_utils."
 CALLED: tuple[Called, ...] = (
+    Called(names=DEFAULT_BACKEND),
     *(
         Called(names=(Seam(target=f"sglang.srt.managers.{target}", parameters=parameters, why=why),))
         for target, parameters, why in (
@@ -227,6 +241,11 @@ def problems(seams: Iterable[Seam | Called] = (*SEAMS, *CALLED)) -> list[str]:
         if len(wrong) == len(names):
             found.append("; or ".join(wrong))
     return found
+
+
+def present(names: Iterable[Seam]) -> Seam:
+    """The one of several names that the installed SGLang has; one of them fits (`problems`)."""
+    return next(seam for seam in names if not _problem(seam))
 
 
 def _problem(seam: Seam) -> str:
