@@ -62,19 +62,17 @@ class Postgres:
     """A server with data of its own; it may be stopped, killed and started again."""
 
     directory: Path
+    """Of its log and socket."""
+    data: Path
     port: int
     user: dict[str, str | int]
+    settings: tuple[str, ...]
     process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def data(self) -> Path:
-        return self.directory / "data"
 
     def start(self) -> None:
         bin_ = postgres_bin()
         assert bin_ is not None
-        # No test takes the machine's power: without fsync the server only stops faster.
-        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self.directory}", "fsync=off")
+        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self.directory}", *self.settings)
         options = [word for setting in settings for word in ("-c", setting)]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(
@@ -96,9 +94,16 @@ class Postgres:
         self.process.wait(60)
 
 
+NO_SYNC = ("fsync=off",)
+"""Where no test takes the machine's power: without fsync the server only stops faster."""
+
+
 @contextmanager
-def postgres_server() -> Iterator[Postgres]:
-    """PostgreSQL refuses to run as root: then it runs as its own user, or as nobody."""
+def postgres_server(disk: Path | None = None, settings: tuple[str, ...] = NO_SYNC) -> Iterator[Postgres]:
+    """A server with its data on a disk, or in a temporary directory.
+
+    PostgreSQL refuses to run as root: then it runs as its own user, or as nobody.
+    """
     user: dict[str, str | int] = {}
     name = getpass.getuser()
     if os.geteuid() == 0:
@@ -107,15 +112,18 @@ def postgres_server() -> Iterator[Postgres]:
         user = {"user": name, "group": pwd.getpwnam(name).pw_gid}
     # Not pytest's own directory, which only its owner may enter.
     directory = Path(tempfile.mkdtemp(prefix="v14-postgres-"))
+    data = (disk or directory) / "data"
     try:
-        os.chown(directory, pwd.getpwnam(name).pw_uid, pwd.getpwnam(name).pw_gid)
+        for path in {directory, data.parent}:
+            os.chown(path, pwd.getpwnam(name).pw_uid, pwd.getpwnam(name).pw_gid)
         bin_ = postgres_bin()
         assert bin_ is not None
+        options = ["-U", "v14", "-A", "trust", "-E", "UTF8", "--locale=C", "--wal-segsize=1"]
+        options += [] if disk else ["--no-sync"]
         subprocess.run(
-            [bin_ / "initdb", "-D", directory / "data", "-U", "v14", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"],
-            check=True, stdout=subprocess.DEVNULL, cwd=directory, **user,
-        )  # fmt: skip
-        server = Postgres(directory, free_port(), user)
+            [bin_ / "initdb", "-D", data, *options], check=True, stdout=subprocess.DEVNULL, cwd=directory, **user
+        )
+        server = Postgres(directory, data, free_port(), user, settings)
         server.start()
         try:
             yield server

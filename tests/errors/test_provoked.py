@@ -43,7 +43,7 @@ from v14.models.registry import adapter_for
 from v14.models.rope import rotary
 from v14.namespaces import Namespaces
 from v14.profile import Profile
-from v14.store import catalog as catalogs
+from v14.store import sqlite as sqlite_files
 from v14.store.catalog import Catalog
 from v14.store.directory import DirectoryStore
 from v14.store.files import FileBlobs
@@ -153,8 +153,8 @@ class Connection:
 def test_catalogs_that_cannot_be_opened(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="SGLANG_V14_MEMORY_HOME to a directory that can be written"):
         Catalog(tmp_path / "none" / "catalog.sqlite3", WEIGHTS)
-    connect = catalogs._connect
-    monkeypatch.setattr(catalogs, "_connect", lambda path: Connection(connect(path)))
+    connect = sqlite_files._connect
+    monkeypatch.setattr(sqlite_files, "_connect", lambda path: Connection(connect(path)))
     with pytest.raises(StoreError, match="no WAL mode; set SGLANG_V14_MEMORY_HOME to a local disk"):
         Catalog(tmp_path / "catalog.sqlite3", WEIGHTS)
 

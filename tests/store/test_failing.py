@@ -166,6 +166,10 @@ def test_a_directory_that_comes_back(opened: Opener, tmp_path: Path, caplog: pyt
     assert store.stats().num_pending == 1
     with pytest.raises(StoreError, match="is gone"):
         store.forget("home", [made(0)[0].id])
+    # What cannot be read meanwhile is not taken for damaged.
+    with pytest.raises(StoreError, match=r"is gone.*looked for again"):
+        store.trace("home", made(1)[0].id)
+    assert store.stats().num_corrupt == 0
     shutil.copytree(away, store.path)
     wait_until(lambda: store.stats().num_pending == 0)
     assert caplog.text.count("is there again") == 1

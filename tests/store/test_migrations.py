@@ -14,8 +14,8 @@ import pytest
 from tests.store.conftest import Opener
 from tests.store.making import WEIGHTS, made, same_trace
 from v14.errors import StoreError
-from v14.store.catalog import CATALOG_VERSION, MIGRATIONS
 from v14.store.layout import Layout
+from v14.store.schema import CATALOG_VERSION, MIGRATIONS
 from v14.store.view import views
 
 
@@ -96,7 +96,7 @@ def test_without_events(kept: Kept, opened: Opener) -> None:
 def test_one_that_fails_leaves_the_format_before_it(kept: Kept, opened: Opener, monkeypatch) -> None:
     """Of a script of several statements none is left behind, either."""
     broken = (*MIGRATIONS[:-1], MIGRATIONS[-1] + "; DROP TABLE nowhere")
-    monkeypatch.setattr("v14.store.catalog.MIGRATIONS", broken)
+    monkeypatch.setattr("v14.store.schema.MIGRATIONS", broken)
     with pytest.raises(StoreError, match="no such table"):
         opened()
     monkeypatch.undo()

@@ -63,7 +63,7 @@ def _environment() -> str:
 
 
 def _catalog() -> int:
-    from v14.store.catalog import CATALOG_VERSION
+    from v14.store.schema import CATALOG_VERSION
 
     return CATALOG_VERSION
 

@@ -1,51 +1,24 @@
-"""The catalog: one SQLite row per event, in WAL mode, so that readers never wait for the writer."""
+"""The embedded catalog: one SQLite row per event. Its file is `sqlite.py`, its tables are `schema.py`."""
 
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from v14.errors import StoreError, StoreVersionError
-from v14.store.audit import AUDIT, Record, read_records, write_record
+from v14.errors import StoreError
+from v14.store.audit import Record, read_records, write_record
 from v14.store.changes import Changed
 from v14.store.glance import GLANCED, GlanceRow
-from v14.store.layout import HOME_VARIABLE
-from v14.store.links import LINKS, LinkChange, LinkKey, cut_links, read_links, write_links
+from v14.store.links import LinkChange, LinkKey, cut_links, read_links, write_links
 from v14.store.pending import Key, Renewal
-from v14.store.policies import POLICIES, Policy, read_policies, write_policy
-from v14.store.residue import Residue, rename_chats
+from v14.store.policies import Policy, read_policies, write_policy
+from v14.store.residue import rename_chats
 from v14.store.row import Row
-from v14.store.vault import KEYS, StoreKey, read_keys
-
-SCHEMA = """
-CREATE TABLE store (version INTEGER NOT NULL, weights_id TEXT NOT NULL);
-CREATE TABLE events (
-    namespace TEXT NOT NULL, id TEXT NOT NULL, parent TEXT NOT NULL, chat_id TEXT NOT NULL, role TEXT NOT NULL,
-    said_at REAL NOT NULL, token_ids BLOB NOT NULL, num_tokens INTEGER NOT NULL, closing_len INTEGER NOT NULL,
-    segment TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL, digests BLOB NOT NULL,
-    stored_at REAL NOT NULL, recalled_at REAL NOT NULL, corrupt INTEGER NOT NULL,
-    PRIMARY KEY (namespace, id)
-);
-CREATE INDEX events_counted ON events (namespace, corrupt, num_tokens, id);
-CREATE INDEX events_segment ON events (segment);
-"""
-"""Format 1, which every catalog begins with."""
-
-MIGRATIONS = (
-    "ALTER TABLE events ADD COLUMN engram TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE events ADD COLUMN codec TEXT NOT NULL DEFAULT '';"
-    "CREATE INDEX events_said ON events (namespace, said_at);"
-    f"{LINKS}; {POLICIES}; {AUDIT}",
-    KEYS,
-    "CREATE INDEX events_chat ON events (namespace, chat_id)",
-)
-"""Script i leads from format i + 1 to the next. None is ever changed or taken out."""
-
-CATALOG_VERSION = 1 + len(MIGRATIONS)
+from v14.store.sqlite import SqliteFile
+from v14.store.vault import StoreKey, read_keys
 
 COLUMNS = ", ".join(field.name for field in fields(Row))
 SEGMENTS = (
@@ -58,70 +31,15 @@ VALUES = attrgetter(*(field.name for field in fields(Row)))
 """A row's values; `dataclasses.astuple` copies each of them, which takes as long as storing them."""
 
 
-class Catalog:
-    """Events of one store. Safe for several threads: one connection for reading, one for writing, a lock for each."""
+class Catalog(SqliteFile):
+    """Events of one store; see `v14.store.foundation.CatalogContract`. Safe for several threads."""
 
     def __init__(self, path: Path, weights_id: str, *, fsync: bool = True) -> None:
         """Open or create. Raises `StoreError` or `StoreVersionError`."""
-        self._path, self._weights_id, self._fsync = path, weights_id, fsync
-        self._reading, self._writing = threading.Lock(), threading.Lock()
-        self._writer, self._reader = _connect(path), _connect(path)
-        self._residue = Residue(path)
         # Of the last taking out of events, and by namespace: for those who follow, not kept for another process.
         self._number = 1
         self._taken: dict[str, int] = {}
-        try:
-            with self._errors():
-                self._prepare()
-        except BaseException:
-            self.close()
-            raise
-
-    def reopen(self) -> None:
-        """Open what is at the path now, which is another file than before. Raises as opening does."""
-        with self._writing, self._reading, self._errors():
-            for connection in (self._reader, self._writer, self._residue):
-                connection.close()
-            self._writer, self._reader = _connect(self._path), _connect(self._path)
-            self._residue = Residue(self._path)
-            self._prepare()
-
-    def _prepare(self) -> None:
-        weights_id, fsync = self._weights_id, self._fsync
-        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-        (num_tables,) = self._writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if num_tables:
-            check_version(self._path, version)
-        (mode,) = self._writer.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise StoreError(f"{self._path}: this file system has no WAL mode; set {HOME_VARIABLE} to a local disk")
-        # FULL makes every commit durable before it is reported; OFF is for stores that need not outlive a power cut.
-        self._writer.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'OFF'}")
-        # What is deleted is overwritten in the pages of the catalog, from its first day: a page keeps no old copy.
-        self._writer.execute("PRAGMA secure_delete = ON")
-        self._reader.execute("PRAGMA query_only = ON")
-        if not num_tables:
-            version = 1
-            with self._transaction():
-                self._run(SCHEMA)
-                self._writer.execute("INSERT INTO store VALUES (?, ?)", (version, weights_id))
-                self._writer.execute(f"PRAGMA user_version = {version}")
-        stated = self._writer.execute("SELECT version, weights_id FROM store").fetchall()
-        if stated != [(version, weights_id)]:
-            raise StoreVersionError(
-                f"{self._path} says format and weights {stated}, expected {version} and {weights_id}. "
-                f"Put the store back under its own name, or set {HOME_VARIABLE} to another directory."
-            )
-        for number, script in enumerate(MIGRATIONS[version - 1 :], start=version + 1):
-            with self._transaction():
-                self._run(script)
-                self._writer.execute("UPDATE store SET version = ?", (number,))
-                self._writer.execute(f"PRAGMA user_version = {number}")
-
-    def _run(self, script: str) -> None:
-        """The statements of a script within the transaction (`executescript` would commit it)."""
-        for statement in filter(str.strip, script.split(";")):
-            self._writer.execute(statement)
+        super().__init__(path, weights_id, fsync=fsync)
 
     def row(self, key: Key, *, corrupt: bool = False) -> Row | None:
         """The row of an event, or None; of one set aside only where `corrupt`."""
@@ -347,75 +265,11 @@ class Catalog:
         if corrupt:
             self._took([row.namespace])
 
-    def close(self) -> None:
-        """Close both connections; further calls raise `StoreError`."""
-        with self._writing, self._reading:
-            self._reader.close()
-            self._writer.close()
-            self._residue.close()
-
     def _took(self, namespaces: Iterable[str]) -> None:
         """Something was taken out; `changes` finds it under the number that it is asked for next."""
         number = self._number + 1
         self._taken.update(dict.fromkeys(namespaces, number))
         self._number = number
-
-    @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """The reading connection, seeing one state of the catalog throughout."""
-        with self._reading, self._errors():
-            self._reader.execute("BEGIN")
-            try:
-                yield self._reader
-            finally:
-                if self._reader.in_transaction:
-                    self._reader.execute("ROLLBACK")
-
-    @contextlib.contextmanager
-    def _walking(self) -> Iterator[sqlite3.Connection]:
-        """The writing connection, for a walk over all rows: whoever reads does not wait for its end."""
-        with self._writing, self._errors():
-            yield self._writer
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._writer.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # the first error is the one to report
-                self._writer.execute("ROLLBACK")
-            raise
-        finally:
-            self._residue.note()
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(
-                f"{self._path}: {error}. Check the disk, or set {HOME_VARIABLE} to another directory."
-            ) from error
-
-
-def check_version(path: Path, version: int) -> None:
-    """Raise `StoreVersionError` for a catalog of a format that this package does not know."""
-    if not 1 <= version <= CATALOG_VERSION:
-        raise StoreVersionError(
-            f"{path} has format {version}, this package reads 1 to {CATALOG_VERSION}. "
-            f"Use the package version that wrote it, or set {HOME_VARIABLE} to another directory."
-        )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=0)
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"{path} cannot be opened ({error}); set {HOME_VARIABLE} to a directory that can be written"
-        ) from error
 
 
 def _rows(cursor: Iterable[tuple[Any, ...]]) -> Iterator[Row]:

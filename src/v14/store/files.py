@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,14 +22,25 @@ class FileBlobs:
     """See `v14.store.foundation.Blobs`. Whoever writes holds the store's lock."""
 
     def __init__(self, directory: Path, *, fsync: bool = True) -> None:
-        """`fsync=False` gives up surviving a power cut. Raises `OSError`."""
+        """`fsync=False` gives up surviving a power cut."""
         self._directory, self._fsync = directory, fsync
-        self._num_bytes = sum(self.list().values())
+        self._num_bytes: int | None = None
+        self._counting = threading.Lock()
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all files, as far as they were written and removed here."""
-        return self._num_bytes
+        """Bytes of all files, as far as they were written and removed here; 0 while the directory is gone.
+
+        Counted when it is first asked for: a look at each of many files is most of what opening a large store takes.
+        """
+        with self._counting:
+            if self._num_bytes is None:
+                try:
+                    sizes = self.list()
+                except OSError:
+                    return 0
+                self._num_bytes = sum(size for name, size in sizes.items() if not name.endswith(TEMPORARY_SUFFIX))
+            return self._num_bytes
 
     def where(self, name: str) -> str:
         """The file's path."""
@@ -38,17 +50,18 @@ class FileBlobs:
         """Write a file: it gets its name only when its content is on disk. Raises `OSError`."""
         path = self._directory / name
         temporary = path.with_suffix(TEMPORARY_SUFFIX)
-        replaced_bytes = self._size(name)
         try:
             _save(dict(tensors), temporary, dict(metadata))
             if self._fsync:
                 _sync_file(temporary)
-            os.replace(temporary, path)
+            with self._counting:
+                replaced_bytes = self._size(name)
+                os.replace(temporary, path)
+                self._count(self._size(name) - replaced_bytes)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
-        self._num_bytes += self._size(name) - replaced_bytes
         if self._fsync:
             sync_directory(self._directory)
 
@@ -61,9 +74,11 @@ class FileBlobs:
                 return [_read_fully(descriptor, start, end) for start, end in ranges]
             finally:
                 os.close(descriptor)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise TraceCorruptError(f"{path} is missing or damaged ({error}); its events are set aside") from error
         except OSError as error:
+            if not self._answers():
+                raise StoreError(f"{self._directory} is gone ({error}); it is looked for again") from error
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise TraceCorruptError(f"{path} is missing or damaged ({error}); its events are set aside") from error
             kind = TraceCorruptError if error.errno in (errno.EIO, errno.EISDIR) else StoreError
             raise kind(f"{path} cannot be read ({error}); check the disk and the limits of the process") from error
 
@@ -77,8 +92,9 @@ class FileBlobs:
             num_bytes = self._size(name)
             with contextlib.suppress(FileNotFoundError):
                 _overwrite(self._directory / name, num_bytes, fsync=self._fsync)
-            (self._directory / name).unlink(missing_ok=True)
-            self._num_bytes -= num_bytes
+            with self._counting:
+                (self._directory / name).unlink(missing_ok=True)
+                self._count(-num_bytes)
         if self._fsync:
             sync_directory(self._directory)
 
@@ -94,6 +110,19 @@ class FileBlobs:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _count(self, num_bytes: int) -> None:
+        if self._num_bytes is not None:
+            self._num_bytes += num_bytes
+
+    def _answers(self) -> bool:
+        """Whether the directory is there and can be read: of a disk that was taken away, no file is damaged."""
+        try:
+            with os.scandir(self._directory) as entries:
+                next(entries, None)
+        except OSError:
+            return False
+        return True
 
     def _size(self, name: str) -> int:
         try:

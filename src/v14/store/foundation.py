@@ -1,6 +1,6 @@
 """What a store stands on: a catalog of rows, and blobs in which segments lie. `core.py` builds the store on the two.
 
-catalog    embedded: SQLite, one file (`catalog.py`)
+catalog    embedded: SQLite, one file (`catalog.py`, `sqlite.py`, `schema.py`)
 blobs      embedded: files of one directory (`files.py`)
 """
 

@@ -12,10 +12,10 @@ from typing import Any
 from v14.codecs.form import Form
 from v14.errors import StoreError, TraceCorruptError
 from v14.store.audit import Record, read_records
-from v14.store.catalog import check_version
 from v14.store.layout import Layout
 from v14.store.policies import Policy, read_policies
 from v14.store.row import opened
+from v14.store.schema import check_version
 from v14.store.seal import MasterKey
 from v14.store.vault import Vault, read_keys
 

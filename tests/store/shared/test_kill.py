@@ -81,6 +81,6 @@ def test_kills(servers: tuple[Postgres, int]) -> None:
 
 
 @contextmanager
-def zygotes() -> Any:
+def zygotes(module: str = "tests.store.shared.zygote") -> Any:
     with ExitStack() as stack:
-        yield [stack.enter_context(zygote("tests.store.shared.zygote")) for _ in range(WRITERS)]
+        yield [stack.enter_context(zygote(module)) for _ in range(WRITERS)]
