@@ -1,14 +1,16 @@
 """What a stored trace costs in bytes and time, and what keeping it smaller costs in recall and answers.
 
     python -m benchmarks.trace_size sizes
-    python -m benchmarks.trace_size quality DIRECTORY [--told facts|cases] [--num 60] [--seed 0] [--codecs native …]
+    python -m benchmarks.trace_size quality DIRECTORY [--told facts|cases] [--num 60] [--seed 0] [--ways bf16 …]
 
 `sizes` writes stores of a model shaped like Qwen3.5-27B (16 attention layers, 4 KV heads of 256) with traces of random
 numbers and divides what lies on disk by tokens and events; seconds are of this process on one core, waiting left out.
 
-`quality` tells a V14 directory's model facts in Transformers, each in a chat of its own, then asks with traces placed
-(`reinstate: kv`) out of one store for each codec, so that indexes vote on what was read back from disk. All codecs are
-asked in the same run and get the same traces.
+`quality` tells a V14 directory's model facts in Transformers, each in a chat of its own, then asks for them out of one
+store for each way of keeping them, so that indexes vote on what was read back from disk: traces placed in different
+codecs (`reinstate: kv`), or only the voters' keys kept and events read again (`reread`). `same chat` has the statement
+in front of the question and no memory. All ways are asked in the same run and get the same traces. fp8 is no form of
+the store: its traces are rounded to e4m3, kept as bf16, and counted with half of their bytes.
 """
 
 import argparse
@@ -17,9 +19,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -37,6 +39,8 @@ from v14.types import Event, Trace
 LAYERS, HEADS, DIM = 16, 4, 256
 VOTER_SLOTS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Half of the attention layers, all in the first 60%."""
+
+ANSWER_TOKENS = 20
 
 FACTS_A_CHAT = 30
 """Facts of one namespace: as many as `v14 check` tells."""
@@ -144,8 +148,34 @@ def asked(told: str, seed: int, num: int) -> tuple[dict[str, list[str]], list[As
     return statements, questions
 
 
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How traces are kept and come back."""
+
+    form: Form = field(default_factory=Form)
+    reinstate: Literal["kv", "reread"] = "kv"
+    rounded: torch.dtype | None = None
+    """What keys and values are rounded to before they are stored."""
+
+
+def ways(voters: tuple[int, ...]) -> dict[str, Way]:
+    """Ways by name, for a model with voters in these attention layers."""
+    return {
+        "bf16": Way(),
+        "fp8": Way(rounded=torch.float8_e4m3fn),
+        "int8": Way(form=Form(codec="int8")),
+        "int4": Way(form=Form(codec="int4", fine=voters)),
+        "int4 throughout": Way(form=Form(codec="int4")),
+        "reread": Way(form=Form(only=voters), reinstate="reread"),
+        "reread, int8": Way(form=Form(codec="int8", only=voters), reinstate="reread"),
+    }
+
+
+SAME_CHAT = "same chat"
+
+
 class Asker:
-    """One model, told once, asked out of one store for each codec."""
+    """One model, told once, asked out of one store for each way."""
 
     def __init__(self, directory: Path, home: Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -154,21 +184,21 @@ class Asker:
         self.tokenizer = AutoTokenizer.from_pretrained(directory)
         self.model: Any = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True, dtype="auto").eval()
         self.profile: Profile = self.model.v14.profile
-        self.profile = replace(
-            self.profile, options=self.profile.options.model_copy(update={"reinstate": "kv", "engram_rank": 0})
-        )
+        self.ways = ways(tuple(self.profile.voters.slots(self.profile.geometry)))
         self.model.v14.close()
         self.told: list[tuple[Event, Trace]] = []
 
-    def memory(self, name: str, form: Form) -> Memory:
+    def memory(self, name: str, way: Way) -> Memory:
         """A memory over a store of its own, which the model uses from now on."""
-        store = DirectoryStore.open(self.home / name, self.profile.weights_id, keeping=Keeping(form=form), fsync=False)
-        self.model.v14 = Memory(self.profile, Switches(), store)
+        options = self.profile.options.model_copy(update={"reinstate": way.reinstate, "engram_rank": 0})
+        keeping = Keeping(form=way.form)
+        store = DirectoryStore.open(self.home / name, self.profile.weights_id, keeping=keeping, fsync=False)
+        self.model.v14 = Memory(replace(self.profile, options=options), Switches(), store)
         return self.model.v14
 
     def tell(self, statements: dict[str, list[str]]) -> None:
         """Read every statement in a chat of its own."""
-        memory = self.memory("told", Form())
+        memory = self.memory("told", Way())
         for namespace, texts in statements.items():
             for text in texts:
                 self._generate(text, namespace, "write", 1)
@@ -178,32 +208,51 @@ class Asker:
                 self.told.append((event, memory.store.trace(namespace, event.id)))
         memory.close()
 
-    def ask(self, codec: str, questions: Sequence[Asked]) -> tuple[int, int, float]:
+    def ask(self, name: str, questions: Sequence[Asked]) -> dict[str, Any]:
         """Right events recalled, right answers, and bytes a token of the store."""
-        slots = tuple(self.profile.voters.slots(self.profile.geometry))
-        form = Form(codec=codec.removesuffix("-flat"), fine=() if codec.endswith("-flat") else slots)  # type: ignore[arg-type]
-        with closing(self.memory(codec, form)) as memory:
-            memory.store.put(self.told)
+        way = self.ways[name]
+        with closing(self.memory(name, way)) as memory:
+            memory.store.put([(event, _rounded(trace, way.rounded)) for event, trace in self.told])
             memory.store.flush()
             found = right = 0
             for one in questions:
-                answer = self._generate(one.question, one.namespace, "read", 20)
+                answer = self._generate(one.question, one.namespace, "read", ANSWER_TOKENS)
                 texts = [self.tokenizer.decode(event.token_ids) for event in self.model.v14_last.plan.events]
                 found += any(" ".join(one.statement.split()) in " ".join(text.split()) for text in texts)
                 right += contains(answer, [one.value])
             stats = memory.store.stats()
-        return found, right, stats.num_bytes / stats.num_tokens
+        size = stats.num_bytes / stats.num_tokens / (1 if way.rounded is None else 2)
+        return {"recalled": found, "answered": right, "bytes_per_token": round(size)}
+
+    def same_chat(self, questions: Sequence[Asked]) -> dict[str, Any]:
+        """Right answers where the statement stands in the chat."""
+        right = 0
+        for one in questions:
+            chat = [_user(one.statement), {"role": "assistant", "content": "Okay."}, _user(one.question)]
+            right += contains(self._reply(chat, "nobody", "off", ANSWER_TOKENS), [one.value])
+        return {"answered": right}
+
+    def _generate(self, text: str, namespace: str, mode: str, num_tokens: int) -> str:
+        return self._reply([_user(text)], namespace, mode, num_tokens)
 
     @torch.no_grad()
-    def _generate(self, text: str, namespace: str, mode: str, num_tokens: int) -> str:
-        encoded = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=True
-        )
+    def _reply(self, chat: list[dict[str, str]], namespace: str, mode: str, num_tokens: int) -> str:
+        encoded = self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)
         ids = torch.tensor([encoded["input_ids"]])
         output = self.model.generate(
             ids, max_new_tokens=num_tokens, do_sample=False, v14_namespace=namespace, v14_memory=mode
         )
         return str(self.tokenizer.decode(output[0, ids.shape[1] :], skip_special_tokens=True))
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def _rounded(trace: Trace, dtype: torch.dtype | None) -> Trace:
+    if dtype is None:
+        return trace
+    return replace(trace, keys=trace.keys.to(dtype).to(trace.keys), values=trace.values.to(dtype).to(trace.values))
 
 
 def main() -> None:
@@ -216,7 +265,7 @@ def main() -> None:
     quality.add_argument("--told", choices=("facts", "cases"), default="facts")
     quality.add_argument("--num", type=int, default=60)
     quality.add_argument("--seed", type=int, default=0)
-    quality.add_argument("--codecs", nargs="+", default=["native", "int8", "int4", "int4-flat"])
+    quality.add_argument("--ways", nargs="+", choices=(SAME_CHAT, *ways(())), default=(SAME_CHAT, *ways(())))
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "sizes":
@@ -227,19 +276,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         asker = Asker(options.directory, Path(home))
         asker.tell(statements)
-        for codec in options.codecs:
+        for name in options.ways:
             begin = time.perf_counter()
-            found, right, size = asker.ask(codec, questions)
-            row = {
-                "model": options.directory.name,
-                "codec": codec,
-                "asked": len(questions),
-                "recalled": found,
-                "answered": right,
-                "bytes_per_token": round(size),
-                "seconds": round(time.perf_counter() - begin),
-            }
-            print(json.dumps(row), flush=True)
+            row = {"model": options.directory.name, "way": name, "asked": len(questions)}
+            row |= asker.same_chat(questions) if name == SAME_CHAT else asker.ask(name, questions)
+            print(json.dumps(row | {"seconds": round(time.perf_counter() - begin)}), flush=True)
 
 
 if __name__ == "__main__":

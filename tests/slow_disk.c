@@ -20,7 +20,7 @@ static void wait_for_disk(int fd) {
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length <= 0) return;
     path[length] = 0;
-    if (strncmp(path, root, strlen(root))) return;
+    if (strncmp(path, root, strlen(root)) || path[strlen(root)] != '/') return;
     long left = atol(ms);
     struct timespec pause = {left / 1000, left % 1000 * 1000000};
     nanosleep(&pause, NULL);

@@ -232,7 +232,7 @@ class Catalog(SqliteFile):
         """
         with self._writing, self._reading, self._errors():
             self._residue.remove(self._writer, needles)
-            self._reader.execute("PRAGMA shrink_memory")
+            self._renew()
 
     def look(self, max_pages: int) -> bool:
         """Look for copies of what was deleted ahead of the next `scrub`, which is quick then; whether pages are left.

@@ -5,7 +5,7 @@ deleted cells, freed pages          overwritten with zeros as they are freed (`s
 earlier versions of pages (WAL)     the log is written back and cut to nothing
 copies that moving cells between    looked for in the dead bytes of pages; if any is there, the whole file is written
 pages may leave in a page's gap     anew (VACUUM)
-page caches of the connections      given back
+memory of the connections           given back: the catalog opens others
 
 A page whose dead bytes are zeros holds nothing that was deleted, and stays so until it is written. So pages are looked
 at once, in the background, and again only where they were written since, as the log says, or were not all zeros.
@@ -84,7 +84,6 @@ class Residue:
         if needles is None or self._found(needles):
             writer.execute("VACUUM")
             self._write_back(writer)
-        writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
         """Only when the connections are closed."""

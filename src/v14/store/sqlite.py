@@ -46,6 +46,10 @@ class SqliteFile:
 
     def _prepare(self) -> None:
         check_known(self._writer, self._path)
+        self._configure()
+        bring_up(self._writer, self._path, self._weights_id, self._transaction)
+
+    def _configure(self) -> None:
         (mode,) = self._writer.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreError(f"{self._path}: this file system has no WAL mode; set {HOME_VARIABLE} to a local disk")
@@ -54,7 +58,23 @@ class SqliteFile:
         # What is deleted is overwritten in the pages of the catalog, from its first day: a page keeps no old copy.
         self._writer.execute("PRAGMA secure_delete = ON")
         self._reader.execute("PRAGMA query_only = ON")
-        bring_up(self._writer, self._path, self._weights_id, self._transaction)
+
+    def _renew(self) -> None:
+        """Other connections in place of those before, which keep old pages in their scratch memory. Both are held.
+
+        The new ones come first: a file that nobody has open has its log written back and deleted.
+        """
+        before = self._writer, self._reader
+        self._writer, self._reader = _connect(self._path), _connect(self._path)
+        try:
+            self._configure()
+            self._reader.execute("SELECT version FROM store").fetchall()
+        except BaseException:
+            (self._writer, self._reader), before = before, (self._writer, self._reader)
+            raise
+        finally:
+            for connection in before:
+                connection.close()
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:

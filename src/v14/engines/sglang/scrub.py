@@ -4,6 +4,7 @@ Freed memory keeps its bytes until it is used again, and token ids pass through 
 the radix tree. So everything that is free is used once, filled with zeros, and freed again:
 
     Python's small objects   per size, until the interpreter has to map new memory
+    NumPy's small arrays     per size, as many as it keeps
     the C library's          per size, the same; whole free pages go back to the system
 
 The C library keeps a heap and a cache for each thread unless it is told otherwise before the process starts, which
@@ -15,8 +16,14 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 PY_STEP, PY_LARGEST = 16, 512
 """Python serves objects up to 512 bytes from memory of its own, in sizes of 16 bytes (Objects/obmalloc.c)."""
+
+NUMPY_LARGEST, NUMPY_KEPT = 1023, 7
+"""NumPy keeps so many freed buffers of each size up to so many bytes (numpy/_core/src/multiarray/alloc.c, `datacache`).
+Token ids are read from messages, and put into tensors, through arrays."""
 
 C_SIZES = tuple(range(24, 1033, 16)) + tuple(2**power - 56 for power in range(11, 18))
 """Requests to the C library: each size that a thread caches (glibc, tcache), then growing ones up to what is mapped."""
@@ -47,6 +54,7 @@ def scrub() -> None:
         libc.free.argtypes = [ctypes.c_void_p]
         libc.malloc_usable_size.restype, libc.malloc_usable_size.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
         _python()
+        _numpy()
         _c_library(libc)
         libc.malloc_trim(ctypes.c_size_t(0))
 
@@ -61,6 +69,12 @@ def _python() -> None:
             held.append(filler)
             if not known(id(filler)):
                 break
+
+
+def _numpy() -> None:
+    held = [np.empty(size, np.uint8) for size in range(1, NUMPY_LARGEST + 1) for _ in range(NUMPY_KEPT)]
+    for filler in held:
+        filler.fill(0)
 
 
 def _c_library(libc: ctypes.CDLL) -> None:
