@@ -22,6 +22,23 @@ from v14.store.spec import Spec
 MASTER = MasterKey(source="test", secret=bytes(32))
 
 
+def test_what_is_moved_while_it_is_verified_is_not_damaged(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened()
+    store.put([made(0), made(1)])
+    assert store.flush(10)
+    judge = store._whole
+
+    def rewritten_first(row: Row) -> bool:
+        monkeypatch.setattr(store, "_whole", judge)
+        assert store.forget("home", ids(1)) == 1
+        return judge(row)
+
+    monkeypatch.setattr(store, "_whole", rewritten_first)
+    assert store.verify() == []
+    assert store.stats().num_corrupt == 0
+    assert same_trace(store.trace("home", made(0)[0].id), made(0)[1])
+
+
 @pytest.mark.parametrize("damage", ["lost", "overwritten", "another's"])
 def test_a_catalog_is_made_again(tmp_path: Path, opened: Opener, damage: str) -> None:
     store = opened()

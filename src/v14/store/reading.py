@@ -184,10 +184,9 @@ class StoreReading:
         """
         failed = []
         for key in self._catalog.all_keys():
-            row = self._catalog.row(key, corrupt=True)
+            row, whole = self._judged(key)
             if row is None:
                 continue
-            whole = self._whole(row)
             if not whole:
                 failed.append(key)
             if whole == bool(row.corrupt):
@@ -279,6 +278,16 @@ class StoreReading:
             self._catalog.mark(row, corrupt=True)
         except StoreError as failure:
             log.warning("the store could not note that: %s", failure)
+
+    def _judged(self, key: Key) -> tuple[Row | None, bool]:
+        """An event's row, None where it is gone, and whether its trace is whole: looked at again where it was moved."""
+        row = self._catalog.row(key, corrupt=True)
+        while row is not None and not self._whole(row):
+            now = self._catalog.row(key, corrupt=True)
+            if now is not None and now.segment == row.segment:
+                return row, False
+            row = now
+        return row, row is not None
 
     def _whole(self, row: Row) -> bool:
         try:
