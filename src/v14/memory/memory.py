@@ -155,13 +155,17 @@ class Memory:
 
     @contextmanager
     def guard(self, concern: str) -> Iterator[None]:
-        """Whatever fails inside is counted under `concern` and logged; the request goes on without it."""
+        """Whatever fails inside is counted under `concern` and logged; the request goes on without it.
+
+        What a store says of itself (its disk is gone, say) is one line; of anything else the log has the traceback.
+        """
         try:
             yield
         except Exception as error:
             with self._lock:
                 self.counters[f"failed_{concern}"] += 1
-            logger.exception("%s failed, the request goes on without it: %s", concern, error)
+            known = isinstance(error, StoreError)
+            logger.error("%s failed, the request goes on without it: %s", concern, error, exc_info=not known)
 
     def close(self) -> None:
         """Commit what is pending and close the store."""

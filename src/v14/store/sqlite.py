@@ -69,6 +69,9 @@ class SqliteFile:
         try:
             self._configure()
             self._reader.execute("SELECT version FROM store").fetchall()
+            # Opens a cursor for writing, and with it the scratch page: later it would be the very memory that the old
+            # connection is about to free.
+            self._writer.execute("UPDATE store SET version = version WHERE version < 0")
         except BaseException:
             (self._writer, self._reader), before = before, (self._writer, self._reader)
             raise
