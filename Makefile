@@ -84,7 +84,7 @@ test-gpu: $(READY)
 # PostgreSQL is a package of Debian's; its programs need not be on the path. KILLS=… for another number than 1,000.
 test-store-hard: $(READY)
 	STORE_HARD=1 $(BIN)/pytest -s --timeout 3600 $(HARD_TESTS)
-	$(BIN)/pytest -s -m slow tests/engines/sglang/test_isolation.py tests/engines/sglang/test_disks.py
+	$(BIN)/pytest -s --timeout 3600 -m slow tests/engines/sglang/test_isolation.py tests/engines/sglang/test_disks.py
 
 test-shared-store: $(READY)
 	@ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 || command -v postgres > /dev/null || \

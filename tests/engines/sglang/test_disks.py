@@ -13,7 +13,7 @@ from tests.tiny import SHAPE, tiny_checkpoint, tiny_profile, tiny_v14, turns_of,
 from v14.store.core import MAX_FAILED_BYTES
 from v14.store.view import namespaces_on_disk
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 FAMILY = "llama"
 RESUME_S = 120
