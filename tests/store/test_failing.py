@@ -167,7 +167,7 @@ def test_a_directory_that_comes_back(opened: Opener, tmp_path: Path, caplog: pyt
     with pytest.raises(StoreError, match="is gone"):
         store.forget("home", [made(0)[0].id])
     # What cannot be read meanwhile is not taken for damaged.
-    with pytest.raises(StoreError, match=r"is gone.*looked for again"):
+    with pytest.raises(StoreError, match=r"segments is gone.*put it back, it is looked for again"):
         store.trace("home", made(1)[0].id)
     assert store.stats().num_corrupt == 0
     shutil.copytree(away, store.path)

@@ -76,7 +76,7 @@ class FileBlobs:
                 os.close(descriptor)
         except OSError as error:
             if not self._answers():
-                raise StoreError(f"{self._directory} is gone ({error}); it is looked for again") from error
+                raise StoreError(f"{self._directory} is gone ({error}); put it back, it is looked for again") from error
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 raise TraceCorruptError(f"{path} is missing or damaged ({error}); its events are set aside") from error
             kind = TraceCorruptError if error.errno in (errno.EIO, errno.EISDIR) else StoreError
