@@ -72,7 +72,10 @@ class Options(BaseModel):
     trace_codec: Codec = Field("native", description="form of stored keys and values: native, int8 or int4")
     idle_trace_codec: Codec = Field("native", description="form of those that nobody asked for in idle_days")
     idle_days: float = Field(7.0, gt=0, description="days after which an event that was not said or recalled is idle")
-    recall_while_decoding: Literal[False] = Field(False, description="not available yet: only false is accepted")
+    recall_while_decoding: bool = Field(
+        False,
+        description="look for what to recall again while a reply is written: after 32 tokens, then 64, 128, … more",
+    )
 
     @model_validator(mode="after")
     def _voters_are_read_again(self) -> "Options":

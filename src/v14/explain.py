@@ -254,10 +254,10 @@ class Records:
 class Account:
     """What one request costs and what is decided about it, while it is served.
 
-    With `trace` every decision is one line of the log; a request that has an id leaves a record.
+    With `trace` every decision is one line of the log; a request that has an id leaves a record, where there are any.
     """
 
-    def __init__(self, records: Records, listeners: list[Listener], request_id: str, *, trace: bool) -> None:
+    def __init__(self, records: Records | None, listeners: list[Listener], request_id: str, *, trace: bool) -> None:
         self.request_id = request_id
         self.clock = Clock(listeners=listeners)
         self.opened = time.perf_counter()
@@ -289,7 +289,7 @@ class Account:
                 self.request_id or "-", namespace, votes, options.recall_floor, options.recall_ratio, recalled,
                 plan.reason,
             )  # fmt: skip
-        if not self.request_id:
+        if not self.request_id or self._records is None:
             return
         at = time.time()
 
@@ -316,7 +316,7 @@ class Account:
 
     def over(self) -> None:
         """The request is over: what it needed all of the time for is done."""
-        if self._key is not None:
+        if self._key is not None and self._records is not None:
             self._records.over(self._key)
 
     def spoke(self) -> None:

@@ -13,7 +13,10 @@ SOURCE = ROOT / "src" / "v14"
 OUTSIDE = ("SystemExit", "HTTPException")
 """Errors that are not the package's own and still are its answer."""
 
-REFUSING = ("refused_engine", "refused_ranks", "refused_states", "_problem", "missing_hooks")
+REFUSING = (
+    *("refused_engine", "refused_ranks", "refused_states", "refused_while_decoding"),
+    *("_problem", "missing_hooks"),
+)
 """Functions whose strings become lines of the message that stops a server."""
 
 HTTP = "engines/sglang/front.py"

@@ -15,7 +15,10 @@ _ARGUMENTS = "test_every_unserved_argument_is_named_before_anything_starts"
 _STATES = "tests/engines/sglang/test_recording.py::test_states_of_another_shape_are_refused"
 REFUSALS_TEST = f"{_REFUSALS}test_an_unserved_argument_is_named_with_a_remedy"
 
+_DECODING = "tests/engines/sglang/test_decoding.py::"
+
 BY_HAND = {
+    "engines/sglang/decoding.py | refused at start": f"{_DECODING}test_what_is_not_served_together_is_refused_by_name",
     "engines/sglang/front.py | ValueError": "tests/engines/sglang/test_front.py::test_bad_headers_are_refused_by_name",
     "engines/sglang/hooks/start.py | refused at start": f"{_START}test_each_removed_hook_is_missed_at_start",
     "engines/sglang/hooks/start.py | SystemExit": _START + _ARGUMENTS,

@@ -23,7 +23,7 @@ HEAD = 30
 
 def reading(*, new_position, num_tokens):
     sequence = SimpleNamespace(token_ids=(0,) * num_tokens)
-    return SimpleNamespace(new_position=new_position, sequence=sequence, is_stopped=False)
+    return SimpleNamespace(new_position=new_position, sequence=sequence, is_stopped=False, beside=None)
 
 
 def engine_of(mode, **readings):

@@ -331,3 +331,12 @@ def test_training_and_plain_forward_are_untouched(model, plain):
     loss = model(torch.tensor([ids]), labels=torch.tensor([ids])).loss
     loss.backward()
     assert model.lm_head.weight.grad.abs().sum() > 0
+
+
+def test_what_only_sglang_does_is_said_once(tmp_path, caplog):
+    directory = tiny_v14("llama", tmp_path / "model", recall_while_decoding=True)
+    with caplog.at_level(logging.WARNING, "v14"), remembering(directory, tmp_path / "memory"):
+        pass
+    assert [
+        record.message for record in caplog.records if "recall_while_decoding is served by SGLang" in record.message
+    ]

@@ -157,19 +157,27 @@ def _set_ticket(obj: Any, ticket: str) -> None:
 
 
 def _found(output: dict[str, Any]) -> dict[str, Any]:
-    """Take the scheduler's report out of an output. It comes with a request's first token; others carry None."""
+    """Take the scheduler's report out of an output. It comes with a request's first token, and what was recalled while
+    it decodes with the token behind that; others carry None."""
     meta = output.get("meta_info") if isinstance(output, dict) else None
     entries = meta.pop(KEY, None) if isinstance(meta, dict) else None
-    return next((entry for entry in entries or () if isinstance(entry, dict)), {})
+    found: dict[str, Any] = {}
+    for entry in entries or ():
+        found |= entry if isinstance(entry, dict) else {}
+    return found
 
 
 def _with_report(output: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
-    """Take the span out of the usage figures, and add the report to the last output."""
+    """Take the spans out of the usage figures, and add the report to the last output.
+
+    SGLang counts cached tokens once, when the prompt is read.
+    """
     meta = output.get("meta_info") if isinstance(output, dict) else None
     if not isinstance(meta, dict):
         return output
-    span_tokens = report.get("span_tokens", 0)
-    for name in ("prompt_tokens", "cached_tokens"):
+    in_prompt = report.get("span_tokens", 0)
+    later = sum(recall["span_tokens"] for recall in report.get("while_decoding", ()))
+    for name, span_tokens in (("prompt_tokens", in_prompt + later), ("cached_tokens", in_prompt)):
         if span_tokens and isinstance(meta.get(name), int):
             meta[name] = max(0, meta[name] - span_tokens)
     if meta.get("finish_reason") is not None:

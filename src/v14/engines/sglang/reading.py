@@ -13,7 +13,26 @@ from v14.memory import Session
 from v14.reinstate.cost import Way
 from v14.reinstate.layout import Layout, SpannedSequence
 from v14.reinstate.transcripts import Placement
-from v14.types import Cue
+from v14.types import Cue, Plan
+
+FIRST_LOOK = 32
+"""Accepted tokens after which a request first looks again; from there on the interval doubles."""
+
+
+@dataclass(kw_only=True)
+class Later:
+    """What a request may recall while it decodes (`decoding.py`).
+
+    `arrived` is the engine's request as it came. It looks next when `next_at` tokens are accepted; the last look was at
+    `looked_at`. `plan` is what a look recalls, until the request is read again behind it; `told` is what the client is
+    told of such recalls.
+    """
+
+    arrived: Any
+    next_at: int = FIRST_LOOK
+    looked_at: int = 0
+    plan: Plan | None = None
+    told: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -26,6 +45,9 @@ class Reading:
     the event `cue_copied` has passed (None: it is there). The plan (`is_planned`: it was tried) leaves a `report` for
     the client; if it brings something back, `again` is how the request is read the second time. `is_stopped` says that
     the first reading ended behind the last voter layer, so that nothing of it may be kept.
+
+    `later` is there as long as it may recall something while it decodes. A reading that is only a look has the request
+    that it looks for in `beside`, and in `span_at` the position of a later span, where that is placed behind states.
 
     `recording` holds what is wanted of recurrent states, `way` how its spans come back; both are decided when the
     request is first matched. `erased` are the events (namespace, id) because of which it is being ended.
@@ -49,6 +71,9 @@ class Reading:
     report: dict[str, Any] | None = None
     is_planned: bool = False
     is_stopped: bool = False
+    later: Later | None = None
+    beside: Any = None
+    span_at: int | None = None
 
     @property
     def is_looking(self) -> bool:

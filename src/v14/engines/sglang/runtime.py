@@ -21,15 +21,15 @@ from v14.engines.sglang import seams
 from v14.engines.sglang.harvest import Harvest, Run
 from v14.engines.sglang.passes import Pass
 from v14.engines.sglang.ranks import RankError, Ranks
-from v14.engines.sglang.reading import Reading
+from v14.engines.sglang.reading import Later, Reading
 from v14.engines.sglang.recording import Noting
 from v14.engines.sglang.recurrent import StatePool
+from v14.engines.sglang.reporting import of_prompt
 from v14.engines.sglang.shards import Shards
 from v14.engines.sglang.slots import read
 from v14.engines.sglang.telling import DECISION, OPENING, WAY, Decision, Opening, ToldSession
 from v14.engines.sglang.ticket import KEY, Ticket
 from v14.engines.sglang.timing import Timer
-from v14.explain import described
 from v14.geometry import Geometry
 from v14.memory import Memory, Session
 from v14.recall.cue import build_cue, gather
@@ -62,6 +62,8 @@ class Runtime:
         self.probing: WeakValueDictionary[str, Any] = WeakValueDictionary()
         # Requests that ended with their plan and are queued again as soon as their KV is released.
         self.ended: dict[str, Any] = {}
+        # Requests that are retracted before the next pass that decodes, and go on behind what a look recalled.
+        self.due: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.live_batch: Any = None
         # The pass that runs, if it may end behind the last voter layer.
         self.hearing: tuple[Pass, ...] = ()
@@ -132,7 +134,7 @@ class Runtime:
         session = session_of(ticket.namespace, ticket.shared, request_id=recv_req.rid)
         token_ids = tuple(recv_req.input_ids)
         opening = self.ranks.told(OPENING, lambda: self._opening(ticket, session, token_ids))
-        self._expect(recv_req, self.ranks.agreed(lambda: self._opened(recv_req, ticket, session, token_ids, opening)))
+        self.expect(recv_req, self.ranks.agreed(lambda: self._opened(recv_req, ticket, session, token_ids, opening)))
 
     def _opening(self, ticket: Ticket, session: Session, token_ids: tuple[int, ...]) -> Opening:
         layout = session.layout(token_ids)
@@ -152,6 +154,8 @@ class Runtime:
         reading = self._reading(ticket, session, token_ids, opening.layout, opening.placements)
         if opening.looks:
             reading.original = seams.copied(recv_req)
+            if self.memory.profile.options.recall_while_decoding:
+                reading.later = Later(arrived=reading.original)
         else:
             session.record(token_ids, reading.placements)
         return reading
@@ -175,7 +179,7 @@ class Runtime:
         """Whether there can be anything to recall: an empty memory costs nothing."""
         return any(of in session.reads for of, _ in self._writes) or not session.is_empty()
 
-    def _expect(self, recv_req: Any, reading: Reading) -> None:
+    def expect(self, recv_req: Any, reading: Reading) -> None:
         """Have a reading ready for when its request is queued."""
         recv_req.input_ids = array("q", reading.sequence.token_ids)
         self.arriving[recv_req.rid] = reading
@@ -208,7 +212,7 @@ class Runtime:
         if not reading.is_planned:
             self.plan(reading)
         if reading.again is not None:
-            self._expect(original, reading.again)
+            self.expect(original, reading.again)
             self.ended[req.rid] = original
             seams.end_unheard(req)
         elif reading.report is not None:
@@ -238,11 +242,11 @@ class Runtime:
         plan, vote_ms = self._plan(reading, cue)
         if not plan.events:
             session.record(reading.token_ids, reading.placements)
-            return Decision(report=self._report(reading, plan, vote_ms))
+            return Decision(report=of_prompt(reading, plan, self.scheduler.tokenizer.decode, vote_ms))
         placements = session.placed(reading.layout, plan)
         again = self._reading(reading.ticket, session, reading.token_ids, reading.layout, placements)
         return Decision(
-            report=self._report(again, plan, vote_ms),
+            report=of_prompt(again, plan, self.scheduler.tokenizer.decode, vote_ms),
             placements=placements,
             events=tuple(event for placement in placements for event in session.events(placement)),
         )
@@ -253,7 +257,7 @@ class Runtime:
             session.learn(decision.events)
         again = self._reading(reading.ticket, session, reading.token_ids, reading.layout, decision.placements)
         session.record(again.token_ids, again.placements)
-        again.report = decision.report
+        again.report, again.later = decision.report, reading.later
         return again
 
     def read_again(self, req: Any) -> None:
@@ -377,24 +381,6 @@ class Runtime:
         plan = reading.session.plan(cue, reading.token_ids, reading.layout, max(0, room))
         account.clock.add("probe", time.perf_counter() - account.opened)
         return plan, (time.perf_counter() - started) * 1e3
-
-    def _report(self, reading: Reading, plan: Plan, vote_ms: float) -> dict[str, Any]:
-        """What the client is told, of a request that is read as `reading` says."""
-        votes = {vote.event_id: vote.value for vote in plan.votes}
-        why = dict(zip((event.id for event in plan.events), plan.why, strict=False))
-        return {
-            "id": reading.session.account.request_id,
-            "span_tokens": len(reading.sequence.token_ids) - len(reading.token_ids),
-            "recalled": [
-                described(event, votes.get(event.id))
-                | {"why": why.get(event.id), "text": self.scheduler.tokenizer.decode(list(event.token_ids))}
-                for event in plan.events
-            ],
-            "votes": [{"id": vote.event_id, "value": vote.value} for vote in plan.votes],
-            "floor": self.memory.profile.options.recall_floor,
-            "reason": plan.reason,
-            "vote_ms": round(vote_ms, 3),
-        }
 
 
 _runtime: Runtime | None = None

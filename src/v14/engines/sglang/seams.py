@@ -116,6 +116,11 @@ UPDATE_FINISH = Seam(
     parameters=("self", "new_accepted_len"),
     why="making a plan when a prompt has been read",
 )
+UPDATE_RUNNING = Seam(
+    target="sglang.srt.managers.scheduler.Scheduler.update_running_batch",
+    parameters=("self", "batch"),
+    why="reading a request again behind what it recalled while it decodes",
+)
 FORWARD = Seam(
     target="sglang.srt.model_executor.model_runner.ModelRunner.forward",
     parameters=("self", "forward_batch"),
@@ -192,6 +197,18 @@ CALLED: tuple[Called, ...] = (
                 target=f"sglang.srt.managers.schedule_batch.Req.{name}", parameters=("self",), why="the length to store"
             )
             for name in ("owned_kv_len", "effective_kv_committed_len")
+        )
+    ),
+    *(
+        Called(
+            names=(Seam(target=f"sglang.srt.{target}", parameters=parameters, why="looking for what a reply recalls"),)
+        )
+        for target, parameters in (
+            ("sampling.sampling_params.SamplingParams", ("max_new_tokens", "temperature")),
+            ("sampling.sampling_params.SamplingParams.normalize", ("self", "tokenizer")),
+            ("managers.schedule_batch.ScheduleBatch.release_req", ("self", "idx", "remaing_req_count")),
+            ("managers.schedule_batch.ScheduleBatch.filter_batch", ("self", "keep_indices")),
+            ("managers.schedule_batch.Req.reset_for_retract", ("self",)),
         )
     ),
     *(
@@ -316,6 +333,28 @@ def end_unheard(req: Any) -> None:
 
     req.to_finish = FINISH_LENGTH(length=len(req.output_ids))
     req.finished_output = True
+
+
+def look(arrived: Any, rid: str) -> Any:
+    """A request like one that arrived, under another id and for one token: nothing else is wanted of it.
+
+    Its token ids are set by the caller.
+    """
+    again = copy.copy(arrived)
+    again.rid, again.input_text = rid, ""
+    again.sampling_params = type(arrived.sampling_params)(max_new_tokens=1, temperature=0.0)
+    again.sampling_params.normalize(None)
+    again.stream = again.return_logprob = again.return_hidden_states = False
+    again.logprob_start_len, again.top_logprobs_num, again.token_ids_logprob = -1, 0, None
+    again.custom_logit_processor = None
+    again.time_stats = copy.copy(arrived.time_stats)
+    return again
+
+
+def release_arguments(scheduler: Any, batch: Any) -> dict[str, Any]:
+    """What `ScheduleBatch.release_req` takes beside a request's place and how many stay."""
+    takes_server_args = "server_args" in inspect.signature(batch.release_req).parameters
+    return {"server_args": scheduler.server_args} if takes_server_args else {}
 
 
 def take_last_result(scheduler: Any) -> tuple[Any, Any] | None:

@@ -54,6 +54,10 @@ class MemoryGenerationMixin:
             model = loaded[0] if isinstance(loaded, tuple) else loaded
             model.v14_mixers = watch(model, profile.geometry)
             model.v14 = Memory.open(profile, switches)
+            if profile.options.recall_while_decoding:
+                logger.warning(
+                    "recall_while_decoding is served by SGLang: here recall is decided before the first token"
+                )
             weakref.finalize(model, model.v14.close)
         return loaded
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from v14.engines.sglang import runtime, seams
+from v14.engines.sglang import decoding, runtime, seams
 from v14.engines.sglang.hooks import stop
 from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
@@ -72,7 +72,10 @@ def decide(req: Any, new_accepted_len: int = 1) -> None:
     if engine is None or req.finished() or req.to_finish is not None:
         return
     with engine.memory.guard("plan"):
-        engine.decide(req, reading)
+        if reading.beside is not None:
+            decoding.decide(engine, req, reading)
+        else:
+            engine.decide(req, reading)
 
 
 def read_again(result: Any, req: Any, *args: Any, **kwargs: Any) -> Any:

@@ -32,6 +32,8 @@ def attach(scheduler: Any, req: Any, is_retracted: bool = False) -> Arguments | 
         engine.attached[req.rid] = req
         if reading.is_looking:
             engine.probing[req.rid] = req
+        if reading.beside is not None:
+            req.finished_output = True  # nobody hears of a look, however it ends
         if reading.report is not None:
             req.customized_info = {**(req.customized_info or {}), KEY: [reading.report]}
     return None

@@ -7,7 +7,7 @@ from typing import Any
 from sglang.srt.plugins.hook_registry import HookRegistry
 
 from v14.config import Switches
-from v14.engines.sglang import runtime, seams, server_args
+from v14.engines.sglang import decoding, runtime, seams, server_args
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.recurrent import refused_states
@@ -49,7 +49,8 @@ def refuse_unserved(result: Any, args: Any) -> Any:
         except V14Error as error:
             raise SystemExit(f"sglang-v14: {error}") from error
         ranks = refused_ranks(args.tp_size, profile.geometry, profile.options)
-        refuse([*missing_hooks(), *server_args.refusals(args), *ranks])
+        later = decoding.refused_while_decoding(args, profile.options)
+        refuse([*missing_hooks(), *server_args.refusals(args), *ranks, *later])
         # The scheduler is still to be started, and inherits it.
         share_one_heap(os.environ)
     return result

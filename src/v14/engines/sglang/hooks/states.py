@@ -35,6 +35,8 @@ def begin(req: Any, tree_cache: Any = None, cow_mamba: bool | None = None) -> No
 
 
 def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
+    if reading.beside is not None:
+        return Recording(pool=pool, rank=0, heads=() if reading.span_at is None else (reading.span_at,))
     rank = engine.memory.profile.options.engram_rank
     # Reading a short head again costs less than computing the states behind it, layer by layer.
     worth = 1 if engine.reinstate == "kv" else stop.HEAD_WORTH + 1
@@ -51,11 +53,14 @@ def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
 
 
 def compute_event_tokens(max_prefix_len: int, req: Any, input_len: int) -> int:
-    """Keep the prefix cache from serving new events behind the spans: what is not computed has no engram."""
+    """Keep the prefix cache from serving new events behind the spans: what is not computed has no engram. Nor do the
+    states in front of a later span follow from what is cached behind it."""
     reading: Reading | None = getattr(req, "v14_reading", None)
     if runtime.current() is None or reading is None or reading.recording is None:
         return max_prefix_len
     behind = [start for start, _ in reading.recording.events if start >= reading.new_position]
+    if reading.span_at is not None:
+        behind.append(reading.span_at)
     return min([max_prefix_len, *behind])
 
 
@@ -115,13 +120,15 @@ def _note(layer_id: int, read: Callable[[], LayerRead]) -> None:
 
 
 def keep_head(req: Any, tree_cache: Any, *args: Any, **kwargs: Any) -> None:
-    """A request ends: if it is read again, put its head, with the states behind it, into the prefix cache."""
+    """A request ends: if it, or what it looks for, is read again, put its head, with the states behind it, into the
+    prefix cache."""
     engine = runtime.current()
     reading: Reading | None = getattr(req, "v14_reading", None)
     if engine is None or reading is None or reading.recording is None or not req.finished():
         return
     engine.recording.pop(req.rid, None)
-    if reading.again is None or seams.kv_row(req) is None:
+    read_again = reading.again is not None or (reading.beside is not None and reading.beside.rid in engine.due)
+    if not read_again or seams.kv_row(req) is None:
         return
     for head in reading.recording.heads:
         if seams.owned_length(req) < head:

@@ -44,8 +44,10 @@ def _may_stop(engine: Runtime, part: Pass) -> bool:
     req = engine.probing.get(part.rid)
     if req is None or part.end < len(req.v14_reading.sequence.token_ids):
         return False
-    # A trace is placed behind a head that is in the prefix cache; a head that is not would be lost.
     reading: Reading = req.v14_reading
+    if reading.beside is not None:
+        return reading.span_at is None
+    # A trace is placed behind a head that is in the prefix cache; a head that is not would be lost.
     most = 0 if engine.reinstate == "kv" else HEAD_WORTH
     return max(0, reading.new_position - part.start) <= most
 
@@ -74,14 +76,15 @@ def stop_behind_voters(
 
 
 def _all_recall(engine: Runtime, heard: tuple[Pass, ...]) -> bool:
-    """Whether all requests of the pass recall something; the first that does not spares the others' plans for later."""
+    """Whether all requests of the pass recall something, or are only looks, whose plans are made later; the first that
+    does neither spares the others' plans for later."""
     readings: list[Reading] = []
     for part in heard:
         req = engine.probing.pop(part.rid)
         reading: Reading = req.v14_reading
         with engine.memory.guard("cue"):
             engine.keep_cue(reading, engine.slots(req, part.end))
-        if not engine.plan(reading):
+        if reading.beside is None and not engine.plan(reading):
             return False
         readings.append(reading)
     for reading in readings:
