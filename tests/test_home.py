@@ -43,6 +43,7 @@ def test_directories_stay_directories() -> None:
         ("postgresql://me@db/memory?segments=s3://bucket/../other", "segments"),
         ("postgresql://me@db/memory?segments=s3://bucket&endpoint=minio:9000", "endpoint"),
         ("postgresql://me@[db/memory?segments=s3://bucket", "does not read"),
+        ("postgresql://me@db/memory?segments=s3://]", "does not read"),
         ("mysql://me@db/memory?segments=s3://bucket", "mysql:// is not known"),
         ("s3://bucket/prefix", "s3:// is not known"),
     ],

@@ -35,11 +35,11 @@ class SharedHome:
         try:
             parts = urlsplit(url)
             given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+            own = {name: value for name, value in given if name in ("segments", "endpoint", "region")}
+            segments = urlsplit(own.get("segments", ""))
         except ValueError as error:
             raise OptionError(f"the URL of the store does not read ({error}); write it as {EXAMPLE}") from error
-        own = {name: value for name, value in given if name in ("segments", "endpoint", "region")}
         theirs = urlencode([(name, value) for name, value in given if name not in own], quote_via=quote)
-        segments = urlsplit(own.get("segments", ""))
         prefix = segments.path.strip("/")
         if segments.scheme != "s3" or not segments.netloc or segments.query or ".." in prefix.split("/"):
             raise OptionError(
