@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few questions among a thousand events")
     parser.add_argument("--models", type=Path, nargs="*", default=[], metavar="DIR")
     parser.add_argument("--hybrids", type=Path, nargs="*", metavar="DIR", help="by default all; the first if --quick")
+    parser.add_argument("--upgraded-hybrids", type=Path, nargs="*", default=[], metavar="DIR", help="V14 directories")
     parser.add_argument("--musique", type=Path, metavar="FILE", help="left out where there is no such file")
     parser.add_argument("--questions", type=int, help="of a row")
     parser.add_argument("--events", type=int, help="in the store, at least")
@@ -45,7 +47,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--plot", type=Path, help="file of the plot, by default beside --out")
     arguments = parser.parse_args()
-    missing = [str(path) for path in arguments.models if not (path / "v14/profile.json").is_file()]
+    missing = [
+        str(path)
+        for path in (*arguments.models, *arguments.upgraded_hybrids)
+        if not (path / "v14/profile.json").is_file()
+    ]
     if missing:
         parser.error(f"no V14 directory: {', '.join(missing)}; `make demo` or `v14 upgrade` makes one")
     musique = arguments.musique if arguments.musique and arguments.musique.is_file() else None
@@ -60,7 +66,8 @@ def main() -> None:
     hybrids = arguments.hybrids if arguments.hybrids is not None else MODELS[:1] if arguments.quick else MODELS
     subjects: list[tuple[str, Path, World]] = [
         *((path.name, path, English(arguments.seed)) for path in arguments.models),
-        *((path.name, upgraded(path), HybridWorld(arguments.seed)) for path in hybrids),
+        *((path.name, upgraded(path, arguments.device), HybridWorld(arguments.seed)) for path in hybrids),
+        *((path.name, path, HybridWorld(arguments.seed)) for path in arguments.upgraded_hybrids),
     ]
     rows: list[table.Row] = []
     growths: list[cost.Growth] = []
@@ -90,12 +97,11 @@ def main() -> None:
             lines = "".join(json.dumps(reply, ensure_ascii=False) + "\n" for reply in replies)
             arguments.out.with_suffix(".replies.jsonl").write_text(lines)
             write(arguments.out, arguments.seed, rows)
-    cost.plot(growths, arguments.plot or arguments.out.with_suffix(".svg"))
+    if find_spec("matplotlib"):
+        cost.plot(growths, arguments.plot or arguments.out.with_suffix(".svg"))
+    else:
+        print("no plot: matplotlib is not installed")
     print(table.show(rows))
-
-
-def _keep(file: Path, seed: int, before: Sequence[table.Row], own: Sequence[table.Row]) -> None:
-    write(file, seed, [*before, *table.judged(own)])
 
 
 def write(file: Path, seed: int, rows: Sequence[table.Row]) -> None:

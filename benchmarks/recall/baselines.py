@@ -48,7 +48,7 @@ class Encoder:
     def __init__(self, device: str = "cpu") -> None:
         path = importlib.import_module(MINILM_PACKAGE).get_model_path()
         self._tokenizer = AutoTokenizer.from_pretrained(path)
-        self._model: Any = AutoModel.from_pretrained(path).eval().to(device)
+        self._model: Any = AutoModel.from_pretrained(path).float().eval().to(device)
         self._device = device
 
     @torch.inference_mode()

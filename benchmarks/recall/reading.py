@@ -30,7 +30,7 @@ SORTED_AT_ONCE = 512
 BATCH_TOKENS = {"cpu": 2_048, "cuda": 32_768}
 """Tokens read at once, padding included."""
 
-BATCH_ROWS = {"cpu": 16, "cuda": 32}
+BATCH_ROWS = {"cpu": 16, "cuda": 128}
 """Replies written at once."""
 
 SHARED_TOKENS = 256
@@ -61,7 +61,8 @@ class Reader:
 
     def forget(self) -> None:
         """Begin with an empty memory: the index of a large store takes gigabytes."""
-        self.memory = Memory(self.profile, replace(Switches.read(), max_buffer_gb=1e6), VolatileStore())
+        switches = replace(Switches.read(), max_buffer_gb=1e6)
+        self.memory = Memory(self.profile, switches, VolatileStore(), device=self.device)
 
     def ids(self, turns: Turns, *, generate: bool = False) -> list[int]:
         """Token ids of a conversation, as a server gets it with `generate`."""

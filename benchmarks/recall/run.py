@@ -80,7 +80,7 @@ def measure(
     ]
     cases = [case for case in cases if _fits(reader, case)]
     num_own = sum(len(chat.turns) for case in cases for chat in case.chats)
-    woven = weave(draw, cases, _until(world.distractors(), size.events - num_own))
+    woven = weave(draw, cases, until(world.distractors(), size.events - num_own))
     told = tell(reader, woven.chats, "all")
     clock(f"{name}: {len(told.events)} events read")
     rankers = _rankers(encoder, told)
@@ -131,7 +131,7 @@ def _few(name: str, reader: Reader, encoder: Encoder, world: World, woven: Woven
     own = {chat.said_at for case in cases for chat in case.chats}
     taken = {chat.said_at for case in woven.cases for chat in case.chats}
     others = [chat for chat in woven.chats if chat.said_at not in taken]
-    others = _until(iter(others), size.few_events - num_events)
+    others = until(iter(others), size.few_events - num_events)
     chats = sorted([*(c for c in woven.chats if c.said_at in own), *others], key=lambda chat: chat.said_at)
     told = tell(reader, chats, "few")
     found = evidence.look(reader, told, _rankers(encoder, told), cases)
@@ -153,7 +153,7 @@ def _few(name: str, reader: Reader, encoder: Encoder, world: World, woven: Woven
     return rows
 
 
-def _until(chats: Iterator[Chat], num_turns: int) -> list[Chat]:
+def until(chats: Iterator[Chat], num_turns: int) -> list[Chat]:
     """The first chats that have `num_turns` turns together; every short turn is an event."""
     taken: list[Chat] = []
     while num_turns > 0 and (chat := next(chats, None)) is not None:

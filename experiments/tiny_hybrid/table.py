@@ -63,15 +63,18 @@ def bytes_per_event(reader: Reader, told: Told, key: Key) -> float:
     return sum(sizes) / len(sizes)
 
 
-def upgraded(checkpoint: Path) -> Path:
-    """The V14 directory of a checkpoint, made where that was not done, calibrated in the models' own language."""
+def upgraded(checkpoint: Path, device: str = "cpu") -> Path:
+    """The V14 directory of a checkpoint, made where that was not done, calibrated in the models' own language;
+    `device` is where it reads the calibration set."""
     directory = BUILD / "hybrid" / checkpoint.name
     texts: Path | None = None
     if not directory.exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         texts = directory.parent / "calibration.json"
         texts.write_text(json.dumps(calibration_set(0)))
-    upgrade(checkpoint, directory, calibration=texts)  # one that is there is left as it is, if its weights are these
+    upgrade(
+        checkpoint, directory, calibration=texts, device=device
+    )  # one that is there is left as it is, if its weights are these
     return directory
 
 

@@ -20,7 +20,7 @@ from v14.types import Event, Trace
 
 ASKING = ("--server", "--namespace", "--key-file", "--json")
 FROZEN = {
-    "upgrade": ["SRC", "OUT", "--link", "--calibration", "--json"],
+    "upgrade": ["SRC", "OUT", "--link", "--calibration", "--device", "--json"],
     "check": ["DIRECTORY", "--url", "--seed", "--json", "--plot", "--keep", "--server-arg"],
     "doctor": ["DIRECTORY", "--json"],
     "event list": ["--chat", *ASKING],
@@ -92,7 +92,7 @@ def test_version():
 
 
 def test_what_an_upgrade_measured_as_json(tmp_path, monkeypatch):
-    def make(src, out, *, link, calibration, report):
+    def make(src, out, *, link, calibration, report, device):
         report.say("on the way")
         return SimpleNamespace(
             weights_id=WEIGHTS, options=Options(recall_floor=0.5), measured={"top1": 1.0, "link": link}

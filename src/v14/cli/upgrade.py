@@ -17,6 +17,13 @@ class Link(StrEnum):
     copy = "copy"
 
 
+class Device(StrEnum):
+    """Where the model reads the calibration set."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 def upgrade(
     src: Annotated[Path, typer.Argument(help="The checkpoint, a directory with config.json and safetensors.")],
     out: Annotated[Path, typer.Argument(help="The V14 directory to make.")],
@@ -25,6 +32,7 @@ def upgrade(
         Path | None,
         typer.Option(help="A calibration set of your own (JSON), for a model of another language or narrow subject."),
     ] = None,
+    device: Annotated[Device, typer.Option(help="Where the model reads the calibration set.")] = Device.cpu,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write what was measured as JSON; the rest to stderr.")
     ] = False,
@@ -35,7 +43,7 @@ def upgrade(
     from v14.upgrade.report import Report
 
     report = Report(Console(stderr=as_json))
-    profile = make(src, out, link=link.value, calibration=calibration, report=report)
+    profile = make(src, out, link=link.value, calibration=calibration, report=report, device=device.value)
     if as_json:
         told = {"directory": str(out), "weights_id": profile.weights_id, "options": profile.options.model_dump()}
         typer.echo(json.dumps({**told, "measured": dict(profile.measured)}, indent=1))

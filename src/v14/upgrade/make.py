@@ -50,10 +50,12 @@ def upgrade(
     link: Link = "hardlink",
     calibration: Path | None = None,
     report: Report | None = None,
+    device: str = "cpu",
 ) -> Profile:
     """Make `out`, the V14 directory of the checkpoint `src`, and return its profile.
 
-    `calibration` is a file with a calibration set (`v14.upgrade.calibration.own`) in the place of the package's.
+    `calibration` is a file with a calibration set (`v14.upgrade.calibration.own`) in the place of the package's;
+    `device` is where the model reads it.
     A finished `out` of the same weights is left as it is. Raises `UpgradeError` or `UnsupportedModelError`, naming what
     cannot be upgraded; then nothing is left behind.
     """
@@ -77,7 +79,7 @@ def upgrade(
             calm_threads(),
             report.stage("choosing voters", 1 + len(texts.chats) + len(texts.questions)),
         ):
-            reader = Reader(src, geometry, num_layers)
+            reader = Reader(src, geometry, num_layers, device)
             measurement = measure(
                 reader,
                 tokenizer,

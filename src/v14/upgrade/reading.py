@@ -35,9 +35,11 @@ _taken: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
 
 class Reader:
-    """A checkpoint up to its `num_layers`-th attention layer, in fp32 on the CPU."""
+    """A checkpoint up to its `num_layers`-th attention layer, in fp32 on a device. What it read comes to the CPU."""
 
-    def __init__(self, checkpoint: Path, geometry: Geometry, num_layers: int) -> None:
+    def __init__(
+        self, checkpoint: Path, geometry: Geometry, num_layers: int, device: torch.device | str = "cpu"
+    ) -> None:
         AttentionInterface.register(ATTENTION["sdpa"], _taking(attention_forward))
         AttentionMaskInterface.register(ATTENTION["sdpa"], sdpa_mask)
         AttentionInterface.register(ATTENTION["eager"], _taking(eager_forward))
@@ -57,7 +59,8 @@ class Reader:
         )
         self._geometry = geometry
         # Twice: what stands behind a picture tower may be a whole language model with a head of its own.
-        self._model = model.get_decoder().get_decoder().float().eval()
+        self._model = model.get_decoder().get_decoder().float().eval().to(device)
+        self._device = device
 
     def sinks(self, heads: Sequence[tuple[int, int]]) -> tuple[float, ...]:
         """The learned sink score of each (layer, head); empty for a model that has none."""
@@ -68,9 +71,9 @@ class Reader:
         """Queries `[T, num_heads, D]` and keys `[T, num_kv_heads, D]` by layer index, positions from 0 on."""
         _taken.clear()
         with torch.inference_mode():
-            self._model(torch.tensor([list(token_ids)]), use_cache=False)
-        queries = {layer: q.clone() for layer, (q, _) in _taken.items()}
-        keys = {layer: k.clone() for layer, (_, k) in _taken.items()}
+            self._model(torch.tensor([list(token_ids)], device=self._device), use_cache=False)
+        queries = {layer: q.to("cpu", copy=True) for layer, (q, _) in _taken.items()}
+        keys = {layer: k.to("cpu", copy=True) for layer, (_, k) in _taken.items()}
         _taken.clear()
         return queries, keys
 

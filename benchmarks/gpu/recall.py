@@ -1,0 +1,212 @@
+"""Every model and seed of the recall benchmark at once, beside each other on one GPU.
+
+    python -m benchmarks.gpu.recall run --models FOLDER --musique FILE --out OUT
+    python -m benchmarks.gpu.recall study --models FOLDER --out OUT --seeds 31 32
+
+`--device cpu --questions 2 --events 60` tries it out.
+
+FOLDER holds the checkpoint SmolLM2-135M-Instruct (`demo/small_models.py`). It and the small hybrids are upgraded first,
+each on its own; then every seed of every model is a process. OUT has what is there so far at any moment: `recall.json`
+(all rows), `replies.jsonl.xz`, `profiles.json` (options and what upgrades measured), `log.txt`; of a study an archive for
+each model.
+"""
+
+import argparse
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.recall import table
+from experiments.tiny_hybrid.table import MODELS
+
+CHECKPOINT = "SmolLM2-135M-Instruct"
+KEPT_EVERY_S = 20.0
+SHOWN = (
+    "evidence in the top 5: single fact", "evidence in the top 5: paraphrase", "evidence in the plan: single fact",
+    "evidence in the plan: paraphrase", "evidence in the plan: two-step", "answers: two-step", "answers: corrected",
+    "answers: temporal", "recalls anything: absent", "recalls anything: general", "answers: line in 2k",
+    "answers: line in 8k", "MuSiQue: answer in the top 5", "MuSiQue: answer F1", "obeys: instruction",
+)  # fmt: skip
+"""Rows of the short table."""
+
+
+@dataclass(kw_only=True)
+class Crew:
+    """Commands side by side, each with a log of its own and a share of the cores."""
+
+    room: Path
+    deadline: float
+    num_threads: int
+    times: dict[str, float] = field(default_factory=dict)
+
+    def run(self, name: str, command: Sequence[str]) -> bool:
+        """Run `python -m` something to its end, or the deadline; whether it ended well."""
+        threads = {"OMP_NUM_THREADS": str(self.num_threads), "MKL_NUM_THREADS": str(self.num_threads)}
+        begin = time.monotonic()
+        with (self.room / f"{name}.log").open("w") as log:
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-m", *command],
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | threads,
+                    timeout=max(1.0, self.deadline - time.monotonic()),
+                    check=False,
+                )
+                code: int | str = done.returncode
+            except subprocess.TimeoutExpired:
+                code = "out of time"
+        self.times[name] = time.monotonic() - begin
+        print(f"{name}: {code}, {self.times[name]:.0f} s", flush=True)
+        return code == 0
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("run", "study"))
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--musique", type=Path, default=Path("no MuSiQue"))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--events", type=int, default=10_000)
+    parser.add_argument("--minutes", type=float, default=13.5)
+    parser.add_argument("--only", choices=("smollm2", "hybrids"), help="some of the models")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    names = [CHECKPOINT] * (arguments.only != "hybrids") + [path.name for path in MODELS] * (
+        arguments.only != "smollm2"
+    )
+    crew = Crew(
+        room=arguments.models / "logs",
+        deadline=time.monotonic() + 60 * arguments.minutes,
+        num_threads=max(1, (os.cpu_count() or 1) // (len(names) * len(arguments.seeds))),
+    )
+    crew.room.mkdir(exist_ok=True)
+    with ThreadPoolExecutor(len(names)) as pool:
+        models = [pool.submit(_model, arguments, crew, name) for name in names]
+        while not all(model.done() for model in models):
+            wait(models, timeout=KEPT_EVERY_S)
+            _keep(arguments, crew)
+    for model in models:
+        model.result()
+    if arguments.verb == "run":
+        print(_short(arguments, crew))
+
+
+def _model(arguments: argparse.Namespace, crew: Crew, name: str) -> None:
+    """Upgrade one model, then all of its seeds side by side."""
+    make = _row if arguments.verb == "run" else _study
+    if _upgrade(arguments, crew, name):
+        with ThreadPoolExecutor(len(arguments.seeds)) as pool:
+            for seed in arguments.seeds:
+                pool.submit(crew.run, f"{name}-{seed}", make(arguments, name, seed))
+            if arguments.verb == "study":
+                pool.submit(crew.run, f"{name}-calibration", _calibration(arguments, name))
+
+
+def _directory(arguments: argparse.Namespace, name: str) -> Path:
+    models: Path = arguments.models
+    return models / f"{name}-V14"
+
+
+def _upgrade(arguments: argparse.Namespace, crew: Crew, name: str) -> bool:
+    directory = _directory(arguments, name)
+    if directory.exists():
+        return True
+    options = ["--device", arguments.device]
+    checkpoint: Path = arguments.models / name
+    if name != CHECKPOINT:
+        checkpoint = next(path for path in MODELS if path.name == name)
+        texts = arguments.models / f"{name}.json"
+        if not crew.run(f"calibration-{name}", ["experiments.tiny_hybrid.calibration", str(texts)]):
+            return False
+        options += ["--calibration", str(texts), "--link", "copy"]
+    return crew.run(f"upgrade-{name}", ["v14", "upgrade", str(checkpoint), str(directory), *options])
+
+
+def _row(arguments: argparse.Namespace, name: str, seed: int) -> list[str]:
+    """The benchmark of one model and seed; how recall grows is measured with one seed alone."""
+    own = str(_directory(arguments, name))
+    return [
+        "benchmarks.recall", "--seed", str(seed), "--device", arguments.device, "--musique", str(arguments.musique),
+        "--questions", str(arguments.questions), "--events", str(arguments.events),
+        "--growth-gb", "6" if seed == arguments.seeds[0] else "0",
+        "--hybrids", "--models" if name == CHECKPOINT else "--upgraded-hybrids", own,
+        "--out", str(arguments.models / f"logs/{name}-{seed}.json"),
+    ]  # fmt: skip
+
+
+def _study(arguments: argparse.Namespace, name: str, seed: int) -> list[str]:
+    return [
+        "benchmarks.recall.study", str(_directory(arguments, name)), "--seed", str(seed), "--device", arguments.device,
+        "--questions", str(arguments.questions), "--events", str(arguments.events),
+        *(["--hybrid"] if name != CHECKPOINT else []),
+        "--out", str(arguments.models / f"logs/{name}-{seed}.npz"),
+    ]  # fmt: skip
+
+
+def _calibration(arguments: argparse.Namespace, name: str) -> list[str]:
+    texts = [] if name == CHECKPOINT else [str(arguments.models / f"{name}.json")]
+    return [
+        "benchmarks.recall.study", str(_directory(arguments, name)), "--device", arguments.device,
+        "--calibration", *texts, "--out", str(arguments.models / f"logs/{name}-calibration.npz"),
+    ]  # fmt: skip
+
+
+def _keep(arguments: argparse.Namespace, crew: Crew) -> None:
+    """Put what is there so far into OUT."""
+    found: list[dict[str, Any]] = []
+    for file in sorted(crew.room.glob("*.json")):
+        try:
+            found.append(json.loads(file.read_text()))
+        except json.JSONDecodeError:  # it is being written
+            continue
+    if arguments.verb == "run":
+        (arguments.out / "recall.json").write_text(json.dumps({"seeds": found, "seconds": crew.times}, indent=1))
+        replies = b"".join(file.read_bytes() for file in sorted(crew.room.glob("*.replies.jsonl")))
+        (arguments.out / "replies.jsonl.xz").write_bytes(lzma.compress(replies, preset=1))
+    else:
+        for name in {file.stem.rpartition("-")[0] for file in crew.room.glob("*.npz")}:
+            with tarfile.open(arguments.out / f"{name}.tar", "w") as archive:
+                for file in sorted(crew.room.glob(f"{name}-*.npz")):
+                    archive.add(file, file.name)
+    profiles = {
+        path.name: {
+            "options": json.loads((path / "config.json").read_text())["v14"],
+            "measured": json.loads((path / "v14/profile.json").read_text())["measured"],
+        }
+        for path in sorted(arguments.models.glob("*-V14"))
+    }
+    (arguments.out / "profiles.json").write_text(json.dumps(profiles, indent=1))
+    logs = [f"== {file.stem}\n{file.read_text(errors='replace')[-4000:]}\n" for file in sorted(crew.room.glob("*.log"))]
+    (arguments.out / "logs.txt").write_text("".join(logs))
+
+
+def _short(arguments: argparse.Namespace, crew: Crew) -> str:
+    """For each model and shown row, every system's mean over the seeds."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for file in sorted(crew.room.glob("*.json")):
+        for row in json.loads(file.read_text())["rows"]:
+            values.setdefault((row["model"], row["row"], row["system"]), []).append(row["value"])
+    means = [
+        table.Row(model=model, row=row, system=system, value=sum(each) / len(each), of=len(each) * arguments.questions)
+        for (model, row, system), each in values.items()
+        if row in SHOWN
+    ]
+    return table.show(table.judged(means))
+
+
+if __name__ == "__main__":
+    main()
