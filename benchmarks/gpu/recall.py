@@ -7,8 +7,8 @@
 
 FOLDER holds the checkpoint SmolLM2-135M-Instruct (`demo/small_models.py`). It and the small hybrids are upgraded first,
 each on its own; then every seed of every model is a process. OUT has what is there so far at any moment: `recall.json`
-(all rows), `replies.jsonl.xz`, `profiles.json` (options and what upgrades measured), `log.txt`; of a study an archive for
-each model.
+(all rows), `replies.jsonl.xz`, `profiles.json` (options and what upgrades measured), `logs.txt`; of a study an archive
+for each model.
 """
 
 import argparse

@@ -27,7 +27,8 @@ from benchmarks.recall.reading import Reader
 from benchmarks.recall.run import until
 from benchmarks.recall.told import Told, tell
 from v14.check.facts import SUBJECTS, generate
-from v14.upgrade.calibration import CalibrationSet, build, own
+from v14.upgrade.calibration import CalibrationSet, own
+from v14.upgrade.calibration.doubts import doubts
 from v14.upgrade.make import SEED
 
 REPORTED = (0, 1, 2)
@@ -54,7 +55,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=31)
-    parser.add_argument("--calibration", nargs="?", const="", metavar="FILE", help="a set; by default the package's")
+    parser.add_argument(
+        "--calibration", nargs="?", const="", metavar="FILE", help="a set's doubts; by default the package's"
+    )
     parser.add_argument("--hybrid", action="store_true", help="a small hybrid, which reads a language of its own")
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--events", type=int, default=3_000)
@@ -66,8 +69,8 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
     reader = Reader(arguments.directory, arguments.device)
     if arguments.calibration is not None:
-        texts = own.load(Path(arguments.calibration)) if arguments.calibration else build(SEED)
-        cases, others = calibrating(texts)
+        texts = own.load(Path(arguments.calibration)) if arguments.calibration else doubts(SEED)
+        cases, others = calibrating(texts.doubts or texts)
         woven = weave(random.Random(f"study {arguments.seed}"), cases, others)
     else:
         woven = _woven(arguments)
@@ -107,13 +110,13 @@ def calibrating(texts: CalibrationSet) -> tuple[list[Case], list[Chat]]:
             row = "absent" if question.stranger else "general"
             cases.append(Case(row=row, chats=(), question=question.text))
             continue
-        told = chats[question.fact]
+        facts = [question.fact] if question.then is None else [question.fact, question.then]
         cases.append(
             Case(
-                row="fact",
-                chats=tuple(told),
+                row="fact" if question.then is None else "two-step",
+                chats=tuple(chat for fact in facts for chat in chats[fact]),
                 question=question.text,
-                needed=(told[-1].turns[0][1],),
+                needed=tuple(chats[fact][-1].turns[0][1] for fact in facts),
                 group=question.fact,
             )
         )

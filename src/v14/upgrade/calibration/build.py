@@ -21,7 +21,8 @@ class Chat:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question in a new chat; `fact` is what it should recall, None for nothing. `held_out` ones choose no voters.
+    """A question in a new chat; `fact` is what it should recall, None for nothing, and `then` another one that this
+    leads to. `held_out` ones choose no voters.
 
     A `stranger` is asked like a fact, of something that nothing was told of: it chooses no voters either, but how sure
     a plan has to be.
@@ -31,15 +32,17 @@ class Question:
     fact: int | None
     held_out: bool
     stranger: bool = False
+    then: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationSet:
-    """Everything that is read once at upgrade."""
+    """Everything that is read once at upgrade. `doubts` says how sure a plan has to be; without it, the set itself."""
 
     chats: tuple[Chat, ...]
     questions: tuple[Question, ...]
     null: str
+    doubts: "CalibrationSet | None" = None
 
 
 def build(seed: int = 0, *, num_kinds: int | None = None) -> CalibrationSet:

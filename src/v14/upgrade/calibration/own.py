@@ -7,10 +7,13 @@ A JSON file:
      "null": "N/A"}
 
     {"text": "What is the raft called?", "fact": null, "held_out": false, "stranger": true} asks for nothing stored
+    {"text": "Where is the boat of the mate moored?", "fact": 3, "then": 5, …} needs both, the second found by the first
 
 `fact` (0 or more) of a chat numbers what its first turn states, `fact` of a question what it should recall; without
 one, nothing. Turns alternate, a user's first, as chat templates ask for. Questions with `held_out` choose no voters:
-they measure them, so about half of each kind should have it.
+they measure them, so about half of each kind should have it. How sure a plan has to be is chosen with the questions of
+a second set, `"doubts": {"chats": …, "questions": …}`, or of the same one where there is none; strangers in it should
+look like what was told.
 """
 
 from pathlib import Path
@@ -51,6 +54,7 @@ class _Question(BaseModel):
     fact: Fact | None = None
     held_out: bool
     stranger: bool = False
+    then: Fact | None = None
 
     @model_validator(mode="after")
     def _nothing_told(self) -> Self:
@@ -61,11 +65,10 @@ class _Question(BaseModel):
         return self
 
 
-class _File(BaseModel):
+class _Set(BaseModel):
     model_config = ConfigDict(extra="forbid")
     chats: tuple[_Chat, ...]
     questions: tuple[_Question, ...]
-    null: Text = "N/A"
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
@@ -75,9 +78,15 @@ class _File(BaseModel):
             if chat.fact is not None and stated.setdefault(statement, chat.fact) != chat.fact:
                 raise ValueError(f"{statement!r} is said to state fact {stated[statement]} and fact {chat.fact}")
         for question in self.questions:
-            if question.fact is not None and question.fact not in stated.values():
-                raise ValueError(f"question {question.text!r} asks for fact {question.fact}, which no chat states")
+            for fact in (question.fact, question.then):
+                if fact is not None and fact not in stated.values():
+                    raise ValueError(f"question {question.text!r} asks for fact {fact}, which no chat states")
         return self
+
+
+class _File(_Set):
+    null: Text = "N/A"
+    doubts: _Set | None = None
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
@@ -103,10 +112,17 @@ def load(path: Path) -> CalibrationSet:
         place = ".".join(map(str, first["loc"]))
         wrong = first["msg"].removeprefix("Value error, ")
         raise UpgradeError(f"the calibration set {path}: {place + ': ' if place else ''}{wrong}. {REMEDY}") from error
+    second = None if found.doubts is None else _made(found.doubts, found.null, None)
+    return _made(found, found.null, second)
+
+
+def _made(found: _Set, null: str, second: CalibrationSet | None) -> CalibrationSet:
     return CalibrationSet(
         chats=tuple(Chat(turns=chat.turns, fact=chat.fact) for chat in found.chats),
         questions=tuple(
-            Question(text=q.text, fact=q.fact, held_out=q.held_out, stranger=q.stranger) for q in found.questions
+            Question(text=q.text, fact=q.fact, held_out=q.held_out, stranger=q.stranger, then=q.then)
+            for q in found.questions
         ),
-        null=found.null,
+        null=null,
+        doubts=second,
     )
