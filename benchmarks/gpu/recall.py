@@ -81,6 +81,11 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--events", type=int, default=10_000)
+    parser.add_argument("--rows", nargs="*", default=[], help="of SmolLM2; all if none is named")
+    parser.add_argument("--musique-questions", type=int, default=150)
+    parser.add_argument("--hybrid-seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--hybrid-questions", type=int, default=50)
+    parser.add_argument("--hybrid-events", type=int, default=1_000)
     parser.add_argument("--minutes", type=float, default=13.5)
     parser.add_argument("--only", choices=("smollm2", "hybrids"), help="some of the models")
     arguments = parser.parse_args()
@@ -91,7 +96,7 @@ def main() -> None:
     crew = Crew(
         room=arguments.models / "logs",
         deadline=time.monotonic() + 60 * arguments.minutes,
-        num_threads=max(1, (os.cpu_count() or 1) // (len(names) * len(arguments.seeds))),
+        num_threads=max(1, (os.cpu_count() or 1) // max(1, len(arguments.seeds) + 2 * len(arguments.hybrid_seeds))),
     )
     crew.room.mkdir(exist_ok=True)
     with ThreadPoolExecutor(len(names)) as pool:
@@ -109,8 +114,9 @@ def _model(arguments: argparse.Namespace, crew: Crew, name: str) -> None:
     """Upgrade one model, then all of its seeds side by side."""
     make = _row if arguments.verb == "run" else _study
     if _upgrade(arguments, crew, name):
-        with ThreadPoolExecutor(len(arguments.seeds)) as pool:
-            for seed in arguments.seeds:
+        seeds = arguments.seeds if name == CHECKPOINT else arguments.hybrid_seeds
+        with ThreadPoolExecutor(len(seeds) + 1) as pool:
+            for seed in seeds:
                 pool.submit(crew.run, f"{name}-{seed}", make(arguments, name, seed))
             if arguments.verb == "study":
                 pool.submit(crew.run, f"{name}-calibration", _calibration(arguments, name))
@@ -125,7 +131,8 @@ def _upgrade(arguments: argparse.Namespace, crew: Crew, name: str) -> bool:
     directory = _directory(arguments, name)
     if directory.exists():
         return True
-    options = ["--device", arguments.device]
+    # Without kernels of their own, linear attention and Mamba are faster on a CPU.
+    options = ["--device", arguments.device if name == CHECKPOINT else "cpu"]
     checkpoint: Path = arguments.models / name
     if name != CHECKPOINT:
         checkpoint = next(path for path in MODELS if path.name == name)
@@ -137,32 +144,35 @@ def _upgrade(arguments: argparse.Namespace, crew: Crew, name: str) -> bool:
 
 
 def _row(arguments: argparse.Namespace, name: str, seed: int) -> list[str]:
-    """The benchmark of one model and seed; how recall grows is measured with one seed alone."""
+    """The benchmark of one model and seed."""
     own = str(_directory(arguments, name))
-    return [
-        "benchmarks.recall", "--seed", str(seed), "--device", arguments.device, "--musique", str(arguments.musique),
-        "--questions", str(arguments.questions), "--events", str(arguments.events),
-        "--growth-gb", "6" if seed == arguments.seeds[0] else "0",
-        "--hybrids", "--models" if name == CHECKPOINT else "--upgraded-hybrids", own,
-        "--out", str(arguments.models / f"logs/{name}-{seed}.json"),
-    ]  # fmt: skip
+    if name == CHECKPOINT:
+        options = ["--models", own, "--device", arguments.device, "--questions", str(arguments.questions)]
+        options += ["--events", str(arguments.events), "--musique", str(arguments.musique)]
+        options += ["--musique-questions", str(arguments.musique_questions), "--no-few"]
+        options += ["--rows", *arguments.rows] if arguments.rows else []
+    else:
+        options = ["--upgraded-hybrids", own, "--questions", str(arguments.hybrid_questions)]
+        options += ["--events", str(arguments.hybrid_events), "--no-few"]
+    out = str(arguments.models / f"logs/{name}-{seed}.json")
+    return ["benchmarks.recall", "--seed", str(seed), "--hybrids", *options, "--growth-gb", "0", "--out", out]
 
 
 def _study(arguments: argparse.Namespace, name: str, seed: int) -> list[str]:
-    return [
-        "benchmarks.recall.study", str(_directory(arguments, name)), "--seed", str(seed), "--device", arguments.device,
-        "--questions", str(arguments.questions), "--events", str(arguments.events),
-        *(["--hybrid"] if name != CHECKPOINT else []),
-        "--out", str(arguments.models / f"logs/{name}-{seed}.npz"),
-    ]  # fmt: skip
+    options = ["--seed", str(seed), "--questions", str(arguments.questions), "--events", str(arguments.events)]
+    return _studied(arguments, name, str(seed), options if name == CHECKPOINT else [*options, "--hybrid"])
 
 
 def _calibration(arguments: argparse.Namespace, name: str) -> list[str]:
     texts = [] if name == CHECKPOINT else [str(arguments.models / f"{name}.json")]
-    return [
-        "benchmarks.recall.study", str(_directory(arguments, name)), "--device", arguments.device,
-        "--calibration", *texts, "--out", str(arguments.models / f"logs/{name}-calibration.npz"),
-    ]  # fmt: skip
+    return _studied(arguments, name, "calibration", ["--calibration", *texts])
+
+
+def _studied(arguments: argparse.Namespace, name: str, what: str, options: Sequence[str]) -> list[str]:
+    device = arguments.device if name == CHECKPOINT else "cpu"
+    out = str(arguments.models / f"logs/{name}-{what}.npz")
+    own = str(_directory(arguments, name))
+    return ["benchmarks.recall.study", own, "--device", device, *options, "--out", out]
 
 
 def _keep(arguments: argparse.Namespace, crew: Crew) -> None:
@@ -197,12 +207,16 @@ def _keep(arguments: argparse.Namespace, crew: Crew) -> None:
 def _short(arguments: argparse.Namespace, crew: Crew) -> str:
     """For each model and shown row, every system's mean over the seeds."""
     values: dict[tuple[str, str, str], list[float]] = {}
+    numbers: dict[tuple[str, str, str], int] = {}
     for file in sorted(crew.room.glob("*.json")):
         for row in json.loads(file.read_text())["rows"]:
-            values.setdefault((row["model"], row["row"], row["system"]), []).append(row["value"])
+            key = row["model"], row["row"], row["system"]
+            values.setdefault(key, []).append(row["value"])
+            numbers[key] = numbers.get(key, 0) + row["of"]
     means = [
-        table.Row(model=model, row=row, system=system, value=sum(each) / len(each), of=len(each) * arguments.questions)
+        table.Row(model=model, row=row, system=system, value=sum(each) / len(each), of=of)
         for (model, row, system), each in values.items()
+        for of in [numbers[model, row, system]]
         if row in SHOWN
     ]
     return table.show(table.judged(means))

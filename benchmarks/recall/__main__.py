@@ -42,6 +42,8 @@ def main() -> None:
     parser.add_argument("--questions", type=int, help="of a row")
     parser.add_argument("--events", type=int, help="in the store, at least")
     parser.add_argument("--rows", nargs="*", help="only these kinds of questions")
+    parser.add_argument("--musique-questions", type=int, help="of MuSiQue")
+    parser.add_argument("--no-few", action="store_true", help="without the rows where everything fits in the context")
     parser.add_argument("--growth-gb", type=float, help="largest index of the growing store, in gigabytes")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -61,6 +63,10 @@ def main() -> None:
     given = {name: getattr(arguments, name) for name in ("questions", "events", "rows", "growth_gb")}
     given = {name: value for name, value in given.items() if value is not None}
     size = replace(QUICK if arguments.quick else FULL, **given)
+    if arguments.musique_questions is not None:
+        size = replace(size, musique=arguments.musique_questions)
+    if arguments.no_few:
+        size = replace(size, few_questions=0)
     if size.rows is None and arguments.device == "cpu":
         size = replace(size, rows=tuple(row for row in English.rows if row not in GPU_ROWS))
     hybrids = arguments.hybrids if arguments.hybrids is not None else MODELS[:1] if arguments.quick else MODELS

@@ -95,10 +95,11 @@ def measure(
     rows += answers.rows(name, [each.case for each in asked], replies)
     keep(rows)
     clock(f"{name}: {len(asked)} questions answered")
-    reader.forget()
-    rows += _few(name, reader, encoder, world, woven, size)
-    keep(rows)
-    clock(f"{name}: {IN_CONTEXT} answered")
+    if size.few_questions:
+        reader.forget()
+        rows += _few(name, reader, encoder, world, woven, size)
+        keep(rows)
+        clock(f"{name}: {IN_CONTEXT} answered")
     if musique_file is not None and size.musique:
         reader.forget()
         data = musique.load(musique_file, size.musique)

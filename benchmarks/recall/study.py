@@ -161,8 +161,7 @@ def save(out: Path, reader: Reader, told: Told, cases: Sequence[Case]) -> None:
         best = [vote.event_id for vote in ballot.best(WEIGHED)]
         own = list(dict.fromkeys([*needed, *best]))[:WEIGHED]
         weighed[number, : len(own)] = [places[event_id] for event_id in own]
-        rows = [space.token_weights(cue, event_id).float().cpu().numpy() for event_id in own]
-        weights.append(np.stack(rows).astype(np.float16))
+        weights.append(space.token_weights(cue, own).numpy().astype(np.float16))
     data: dict[str, Any] = {
         "options": reader.profile.options.model_dump(),
         "measured": dict(reader.profile.measured),

@@ -44,11 +44,9 @@ class Options(BaseModel):
     write_generated: bool = Field(False, description="store what the model wrote, not only what it read")
     cue_tokens: int = Field(128, ge=1, description="how many of a prompt's last tokens ask for a recall")
     recall_floor: float = Field(description="lowest vote that recalls an event")
-    recall_ratio: float = Field(0.85, ge=0, le=1, description="lowest strength as a share of the request's best one")
+    recall_ratio: float = Field(0.3, ge=0, le=1, description="lowest odds as a share of the request's best ones")
     recall_sure: float = Field(
-        5.0,
-        ge=0,
-        description="least strength of the best event, in floors: its vote (up to 2) and what it shares (up to 4)",
+        0.0, description="how much surer than calibrated a plan has to be, in log odds; below 0 more is recalled"
     )
     recall_linked: float = Field(
         3.5, ge=0, description="least strength by which an event leads to another: their common name, and what it adds"

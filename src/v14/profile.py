@@ -2,14 +2,14 @@
 
 config.json            the checkpoint's own, with the V14 architecture name, `auto_map` and the options (key `v14`)
 v14/profile.json       format version, base architecture, weights id, geometry, turn format, voters, measurements
-v14/voters.safetensors the null cue (queries, context_lse)
+v14/voters.safetensors the null cue (queries, context_lse), which tokens begin words (word_kinds)
 configuration_v14.py, modeling_v14.py   remote code for Transformers
 *.safetensors, tokenizer files          links to, or copies of, the checkpoint's
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ from v14.events.cut import Cutter
 from v14.events.phrases import Phrases
 from v14.events.turns import TurnFormat
 from v14.geometry import Geometry
+from v14.recall.doubt import Doubt
 from v14.recall.voters import Voters
 from v14.recall.votes import CALIBRATIONS
 from v14.types import Cue
 
-PROFILE_VERSION = 1
+PROFILE_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class Profile:
     history_runs: tuple[tuple[int, ...], ...] = ()
     voters: Voters
     options: Options
+    doubt: Doubt | None = None
+    word_kinds: bytes = b""
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -77,7 +80,11 @@ class Profile:
         room.mkdir(exist_ok=True)
         null = self.voters.null
         save_file(
-            {"queries": null.queries.contiguous(), "context_lse": null.context_lse.contiguous()},
+            {
+                "queries": null.queries.contiguous(),
+                "context_lse": null.context_lse.contiguous(),
+                "word_kinds": torch.tensor(list(self.word_kinds), dtype=torch.uint8),
+            },
             room / "voters.safetensors",
         )
         data = {
@@ -96,6 +103,7 @@ class Profile:
                 "calibration": self.voters.calibration,
                 "sinks": list(self.voters.sinks),
             },
+            "doubt": None if self.doubt is None else asdict(self.doubt),
             "measured": dict(self.measured),
         }
         (room / "profile.json").write_text(json.dumps(data, indent=1) + "\n")
@@ -163,5 +171,7 @@ class Profile:
             history_runs=tuple(tuple(map(int, run)) for run in data.get("history_runs", ())),
             voters=voters,
             options=options,
+            doubt=None if data["doubt"] is None else Doubt(**{name: float(v) for name, v in data["doubt"].items()}),
+            word_kinds=bytes(tensors["word_kinds"].tolist()),
             measured=data["measured"],
         )

@@ -99,7 +99,8 @@ class Session:
         options = self.memory.profile.options
 
         def weigh() -> dict[str, torch.Tensor]:
-            return {event_id: reach.token_weights(cue, event_id) for event_id in asked if event_id in reach}
+            known = [event_id for event_id in asked if event_id in reach]
+            return dict(zip(known, reach.token_weights(cue, known), strict=True)) if known else {}
 
         self.account.decided(self.namespace, token_ids, layout.new_start, plan, options, weigh)
 
@@ -112,7 +113,8 @@ class Session:
         layout: Layout,
         budget_tokens: int,
     ) -> Plan:
-        options, overlap = self.memory.profile.options, reach.overlap(token_ids[layout.new_start :])
+        profile = self.memory.profile
+        options, overlap = profile.options, reach.overlap(token_ids[layout.new_start :], profile.word_kinds)
         return make_plan(
             candidates,
             reach.lookup,
@@ -122,6 +124,7 @@ class Session:
             order=reach.order,
             overlap=overlap,
             votes=votes,
+            doubt=profile.doubt,
             asks=self.memory.asks,
             superseded=None if self.memory.profile.asks_history(token_ids[layout.new_start :]) else reach.superseded,
             neighbours=Neighbours(

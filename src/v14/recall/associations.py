@@ -14,17 +14,12 @@ from dataclasses import dataclass
 
 from v14.recall.terms import Overlap
 
-ASKED_MOST = 4.0
-"""Rarities shared with the question beyond this add nothing: a name may be of one token or of five."""
-
-VOTE_MOST = 2.0
-"""Floors beyond which a vote adds nothing: a look-alike may have three times the vote of what was asked for."""
-
 NAME_MOST = 4.0
-"""As `ASKED_MOST`, for the run of tokens that leads from one event to another."""
+"""Rarities of the run of tokens that leads from one event to another beyond which more adds nothing: a name may be of
+one token or of five."""
 
 OPEN_MOST = 1.0
-"""As `ASKED_MOST`, for what an event completes of the question."""
+"""The same, for what an event completes of the question."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +30,6 @@ class Lead:
     source: str
     shared: float
     strength: float
-
-
-def strength(vote: float, asked: float, unit: float) -> float:
-    """How sure an event is to be what was asked for: its vote, up to `VOTE_MOST` floors (`unit`), and what it shares
-    with the question (`Overlap.asked`), up to `ASKED_MOST` floors."""
-    return min(vote, VOTE_MOST * unit) + unit * min(ASKED_MOST, asked)
 
 
 def leads(found: Iterable[str], passed: Collection[str], overlap: Overlap) -> list[Lead]:

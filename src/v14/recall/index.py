@@ -227,13 +227,22 @@ class Index:
             parts = [page.null_shares.T.cpu()[slots] for page, slots in self._pool.live()]
             return torch.cat([torch.empty(0, len(self._scaling)), *parts])
 
-    def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
-        """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
+    def token_weights(self, cue: Cue, ids: Sequence[str]) -> torch.Tensor:
+        """How much each token of the cue gives to some events' votes, `[n, Q]` on the CPU; an unknown id raises
+        `KeyError`."""
         with self._lock, self._working(cue.queries, cue.context_lse):
             self._take_in()
-            keys = self._pool.keys(event_id)
-        here = Cue(queries=cue.queries.cpu(), context_lse=cue.context_lse.cpu())
-        return token_weights(here, keys, self._rows.tolist(), self._scaling, self._voters)
+            places = [self._pool.places[event_id] for event_id in ids]
+            found: dict[int, torch.Tensor] = {}
+            for number in sorted({number for number, _ in places}):
+                page = self._pool.pages[number]
+                mine = [place for place, (of, _) in enumerate(places) if of == number]
+                slots = [places[place][1] for place in mine]
+                keys, _ = self._pool.several(page, slots)
+                lengths = [page.spans[slot][1] for slot in slots]
+                weights = token_weights(cue, keys, lengths, self._rows, self._scaling, self._voters).cpu()
+                found |= dict(zip(mine, weights, strict=True))
+            return torch.stack([found[place] for place in range(len(places))])
 
     def _take_in(self) -> None:
         """Copy, code and calibrate what waits."""

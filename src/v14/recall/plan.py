@@ -5,12 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from v14.config import Options
 from v14.events.runs import contains, packed
-from v14.recall.associations import VOTE_MOST, Lead, leads
+from v14.recall.associations import Lead, leads
+from v14.recall.doubt import Doubt
 from v14.recall.neighbours import Neighbours, whole_sentences
-from v14.recall.order import span_order
+from v14.recall.order import SAME, span_order
 from v14.recall.terms import Overlap
-from v14.recall.weighing import VoteOf, standing, sure, weigh
+from v14.recall.weighing import VoteOf, found, standing, weigh
 from v14.types import Event, Plan, Vote
+
+ASKED = 2.0
+"""Floors that the vote of an earlier question has to reach."""
 
 TRACED_VOTES = 8
 """How many of the best votes a plan keeps for the trace."""
@@ -26,6 +30,7 @@ def make_plan(
     order: Callable[[str], int] = lambda event_id: 0,
     overlap: Overlap | None = None,
     votes: VoteOf | None = None,
+    doubt: Doubt | None = None,
     asks: Callable[[Event], bool] = lambda event: False,
     superseded: Callable[[str], Mapping[str, float]] | None = None,
     neighbours: Neighbours | None = None,
@@ -35,34 +40,43 @@ def make_plan(
     ranked: the `MAX_WEIGHED` best votes of what is read, strongest first (`Ballot.best`). votes: those of events that
     the question names (`Ballot.of`); without it only what is ranked is weighed. lookup: events by id; a `KeyError`
     means that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
-    overlap: what events share with each other and with the question; without it votes decide alone. asks: whether an
+    overlap: what events share with each other and with the question; without it votes decide alone. doubt: when a plan
+    is sure; without it votes decide alone, too. asks: whether an
     event only asks. superseded: which later events correct one, with their scores; None where the question asks for
     what was before. neighbours: what stands beside an event in its turn; a sentence cut in two is brought whole.
 
-    Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Nothing is
-    recalled unless the vote of one reaches `recall_floor` and the best is sure: its strength (`associations.strength`)
-    is `recall_sure` floors, or nothing else comes near it (`weighing.sure`). Then it is every event whose strength
-    reaches the floor and, as a share of the best one, `recall_ratio`; at most `recall_max_events`, and
-    `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens. What the prompt holds
-    already is not recalled, and of events that say the same (equal bodies, or one the beginning of the other) only the
-    longest, or newest, is. Earlier questions are recalled where nothing else is, by a high vote, and lead nowhere. What
-    a weighed event corrects by `recall_superseded` is not recalled, if both tell of what the question asks.
+    Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Where
+    words tell them apart and there is a `doubt`, they rank by their odds, and nothing is recalled unless a plan with
+    the best is sure (`weighing.found`), by `recall_sure`; elsewhere votes decide alone, by `recall_floor`. Then it is
+    every event that has `recall_ratio` of the best one's odds, or vote, or tells of the same; at most
+    `recall_max_events`, and `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens.
+    What the prompt holds already is not recalled, and of events that say the same (equal bodies, or one the beginning
+    of the other) only the longest, or newest, is. An earlier question that asks the same is recalled where nothing else
+    is, by a high vote, and leads nowhere. What a weighed event corrects by `recall_superseded` is not recalled, if both
+    tell of what the question asks.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
     overlap = overlap or Overlap((), ())
-    unit = options.recall_floor if options.recall_floor > 0 else 1.0
     can = _Can(lookup, packed(prompt_token_ids))
     votes = votes or _among(ranked)
-    everything = weigh(ranked, votes, can.recall, options, overlap, unit)
+    everything = weigh(ranked, votes, can.recall, options, overlap, doubt)
     telling = [each for each in everything if not asks(each.event)]
-    asking = [each for each in everything if each.vote >= VOTE_MOST * unit and asks(each.event)]
-    weighed = sure(telling, options, overlap, unit) or sure(asking, options, overlap, unit)
+    asking = [
+        each
+        for each in everything
+        if asks(each.event) and each.vote >= ASKED * options.recall_floor and overlap.likeness(each.event.id).share == 1
+    ]
+    weighed = found(telling, options, overlap, doubt) or found(asking, options, overlap, doubt)
     if superseded is not None:
         weighed = standing(weighed, superseded, options.recall_superseded, overlap)
     best = weighed[0].strength if weighed else -math.inf
     bar = options.recall_ratio * best if options.recall_ratio > 0 < best else -math.inf
-    above = [each for each in weighed if each.strength >= bar]
+    above = [
+        each
+        for each in weighed
+        if each.strength >= bar or (overlap.tells and overlap.sameness(weighed[0].event.id, each.event.id) >= SAME)
+    ]
     candidates: list[Event] = []
     for each in above:
         _merge(candidates, each.event)

@@ -111,9 +111,9 @@ class Space:
         with self.lock:
             return self.index.votes(cue)
 
-    def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
-        """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
-        return self.index.token_weights(cue, event_id)
+    def token_weights(self, cue: Cue, ids: Sequence[str]) -> torch.Tensor:
+        """How much each token of the cue gives to some events' votes, `[n, Q]`; an unknown id raises `KeyError`."""
+        return self.index.token_weights(cue, ids)
 
     @property
     def num_bytes(self) -> int:
@@ -156,13 +156,17 @@ class Reach:
         """The votes of all events, each event once."""
         return Joint([space.votes(cue) for space in self._spaces.values()])
 
-    def token_weights(self, cue: Cue, event_id: str) -> torch.Tensor:
-        """How much each token of the cue gives to an event's vote, `[Q]`; an unknown id raises `KeyError`."""
-        return self._holder(event_id).token_weights(cue, event_id)
+    def token_weights(self, cue: Cue, ids: Sequence[str]) -> torch.Tensor:
+        """How much each token of the cue gives to some events' votes, `[n, Q]`; an unknown id raises `KeyError`."""
+        found: dict[str, torch.Tensor] = {}
+        for space in {id(holder): holder for holder in map(self._holder, ids)}.values():
+            own = [event_id for event_id in ids if self._holder(event_id) is space]
+            found |= dict(zip(own, space.token_weights(cue, own), strict=True))
+        return torch.stack([found[event_id] for event_id in ids])
 
-    def overlap(self, asked: Sequence[int]) -> Overlap:
+    def overlap(self, asked: Sequence[int], word_kinds: bytes = b"") -> Overlap:
         """What the events share with each other and with the tokens of a question."""
-        return Overlap([space.terms for space in self._spaces.values()], asked)
+        return Overlap([space.terms for space in self._spaces.values()], asked, word_kinds)
 
     def before(self, event: Event) -> Event | None:
         """What stands in front of an event in its chat, None where it is not here."""

@@ -9,13 +9,36 @@ A *term* is a token id, or a pair of neighbours as one negative number.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
 from itertools import pairwise
+
+from v14.events.words import words_in
 
 RARE = 0.25
 """Rarity from which on a term can lead from one event to another: of N events at most √(2N) hold it."""
 
 TOKEN = 0.5
 """What a shared token counts beside a shared pair of them."""
+
+
+NAME_PAIRS = 4
+"""How many of the rarest shared pairs say whose name it is: more are words for the kind of thing."""
+
+RAREST = 1.2
+"""Rarity beyond which a pair says no more: where few events are, one that a single event holds is rarer than that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likeness:
+    """What an event has of a question, in rarities (`Overlap.rarity`). `name`: of the rarest pairs of tokens; `words`:
+    squared, of whole words; `share`: of all of the question's words, so weighed, 0 to 1; `missing`: of the rarest token
+    that it has not and that stands beside what it has."""
+
+    name: float
+    words: float
+    share: float
+    missing: float
 
 
 def pair(first: int, second: int) -> int:
@@ -84,10 +107,13 @@ class Terms:
 class Overlap:
     """What events share with each other, and with what was asked, by how rare it is among those that are read."""
 
-    def __init__(self, terms: Sequence[Terms], asked: Sequence[int]) -> None:
-        """`terms` of every space that is read; `asked` are the tokens of the prompt's new part."""
+    def __init__(self, terms: Sequence[Terms], asked: Sequence[int], word_kinds: bytes = b"") -> None:
+        """`terms` of every space that is read; `asked` are the tokens of the prompt's new part; `word_kinds` say which
+        tokens begin words (`events.words`)."""
         self._terms = terms
         self._asked = terms_in(asked)
+        self._pairs = tuple(pairwise(asked))
+        self._words = tuple(terms_in(word) for word in words_in(asked, word_kinds))
         self._num_events = sum(map(len, terms))
         # What two events share, others have as well or nobody: with two events nothing is rare.
         self._unit = math.log(self._num_events / 2) ** 2 if self._num_events > 2 else math.inf
@@ -129,6 +155,39 @@ class Overlap:
     def asked(self, event_id: str) -> float:
         """What an event shares with the question."""
         return self.weight(self.terms(event_id) & self._asked)
+
+    def likeness(self, event_id: str) -> Likeness:
+        """What an event has of the question, as far as that tells it from look-alikes."""
+        own = self.terms(event_id)
+        pairs = [self.rarity(term) for term in own & self._asked if term < 0]
+        words = [(word <= own, self._word_rarity(word) ** 2) for word in self._words]
+        held = sum(weight for is_held, weight in words if is_held)
+        everything = sum(weight for _, weight in words)
+        return Likeness(
+            name=sum(nlargest(NAME_PAIRS, (min(RAREST, rarity) for rarity in pairs))),
+            words=held,
+            share=held / everything if everything else 0.0,
+            missing=self._missing(own),
+        )
+
+    def _word_rarity(self, word: frozenset[int]) -> float:
+        """Of its rarest pair, or of the only token."""
+        return max(map(self.rarity, [term for term in word if term < 0] or word))
+
+    def _missing(self, own: Collection[int]) -> float:
+        """The rarest token that stands in the question beside what is rare and shared, and that `own` has not."""
+        shared = {pair(*two) for two in self._pairs} & set(own)
+        inside = {
+            token for two in self._pairs if pair(*two) in shared and self.rarity(pair(*two)) >= RARE for token in two
+        }
+        beside = (
+            other
+            for one, two in self._pairs
+            if pair(one, two) not in shared
+            for token, other in ((one, two), (two, one))
+            if token in inside and other not in own
+        )
+        return max(map(self.rarity, beside), default=0.0)
 
     def named(self) -> set[str]:
         """Events that share a rare pair of the question's tokens."""

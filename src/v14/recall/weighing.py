@@ -1,12 +1,13 @@
 """Weighing events against each other: how strongly each was asked for, and whether the best of them is sure."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import islice, takewhile
 
 from v14.config import Options
-from v14.recall.associations import strength
+from v14.recall.doubt import Doubt
 from v14.recall.order import SAME
 from v14.recall.terms import Overlap
 from v14.types import Event, Vote
@@ -17,20 +18,14 @@ MAX_WEIGHED = 64
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
 
-DISTINCT = 0.58
-"""A best event is sure, too, where nothing that tells of something else has more than this share of its strength: what
-nobody told has look-alikes, all of them as near (LOG.md, "pairs of tokens")."""
-
-DISTINCT_VOTE = 1.3
-"""Floors that its vote has to reach for that: where little is stored, a look-alike may be the only one."""
-
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """An event that can be recalled: its vote, what it shares with the question, and the strength that it ranks by."""
+    """An event that can be recalled: its vote, what it shares with the question, and the strength that it ranks by, its
+    odds (`Doubt.odds`) or its vote."""
 
     event: Event
     vote: float
@@ -50,40 +45,52 @@ def weigh(
     recall: Callable[[str], Event | None],
     options: Options,
     overlap: Overlap,
-    unit: float,
+    doubt: Doubt | None,
 ) -> list[Weighed]:
     """What can be recalled (`recall` gives the event) of the best votes and of what the question names, the strongest
-    first. Strengths below the floor are among them; events with less are asked for by nothing."""
-    floor = options.recall_floor
-    above = takewhile(lambda vote: vote.value >= min(floor, WEAK * unit), ranked)
-    known = {vote.event_id: vote.value for vote in islice(above, MAX_WEIGHED)}
+    first: by its vote alone, or where `doubt` says what else counts and words tell events apart, by its odds. Events
+    whose vote is far below the floor are asked for by nothing, unless the question names them."""
+    least = WEAK * options.recall_floor if options.recall_floor > 0 and overlap.tells else options.recall_floor
+    known = {
+        vote.event_id: vote.value for vote in takewhile(lambda vote: vote.value >= least, islice(ranked, MAX_WEIGHED))
+    }
     if known and overlap.tells:
         shares = {event_id: overlap.asked(event_id) for event_id in overlap.named() - known.keys()}
         known |= votes(nlargest(MAX_WEIGHED, shares, key=lambda event_id: (shares[event_id], event_id)))
     weighed = []
     for event_id, vote in known.items():
         asked = overlap.asked(event_id)
-        # Where nothing tells events apart by their words, votes do it alone.
-        value = strength(vote, asked, unit) if overlap.tells else vote
-        if value >= min(floor, WEAK * unit) and (event := recall(event_id)) is not None:
+        value = doubt.odds(vote, overlap.likeness(event_id)) if doubt is not None and overlap.tells else vote
+        if (event := recall(event_id)) is not None:
             weighed.append(Weighed(event=event, vote=vote, asked=asked, strength=value))
     return sorted(weighed, key=lambda each: (-each.strength, -each.vote))
 
 
-def sure(weighed: Sequence[Weighed], options: Options, overlap: Overlap, unit: float) -> list[Weighed]:
-    """Those of what is weighed that reach the floor; none where no vote does, or the best is not sure."""
+def found(weighed: Sequence[Weighed], options: Options, overlap: Overlap, doubt: Doubt | None) -> list[Weighed]:
+    """Those of what is weighed that may be recalled: all of it where a plan with the best is sure, none where it is
+    not; where votes decide alone, those whose vote reaches the floor.
+
+    A plan is sure by the odds of the best event. Where little is stored, a question in other words has no look-alikes:
+    then the event with the highest vote is enough if no other vote comes near it (`Doubt.alone`).
+    """
     floor = options.recall_floor
-    found = [each for each in weighed if each.strength >= floor]
-    if not found or max(each.vote for each in found) < floor:
+    if floor <= 0 or doubt is None or not overlap.tells:
+        return [each for each in weighed if each.vote >= floor]
+    if not weighed:
         return []
-    best = found[0]
-    if floor <= 0 or not overlap.tells or best.strength >= options.recall_sure * unit:
-        return found
-    if best.vote < DISTINCT_VOTE * unit:
-        return []
-    others = (each for each in weighed[1:] if overlap.sameness(best.event.id, each.event.id) < SAME)
-    second = next(others, None)
-    return found if second is None or second.strength <= DISTINCT * best.strength else []
+    if math.log(weighed[0].strength) >= options.recall_sure:
+        return list(weighed)
+    highest = max(weighed, key=lambda each: each.vote)
+    near = math.log(highest.strength) >= options.recall_sure + doubt.least
+    return [highest] if near and share_of_second(weighed, overlap, floor) <= doubt.alone else []
+
+
+def share_of_second(weighed: Sequence[Weighed], overlap: Overlap, floor: float) -> float:
+    """The highest vote for what tells of something else than the event with the highest of all, as a share of that.
+    What is not weighed may have a vote of `WEAK` floors."""
+    best, *others = sorted(weighed, key=lambda each: -each.vote)
+    second = (each.vote for each in others if overlap.sameness(best.event.id, each.event.id) < SAME)
+    return max(WEAK * floor, next(second, 0.0)) / best.vote if best.vote > 0 else 1.0
 
 
 def standing(

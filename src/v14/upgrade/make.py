@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ from v14.models import adapter_for
 from v14.models.base import text_config
 from v14.profile import Profile
 from v14.upgrade.calibration import build, own
+from v14.upgrade.calibration.doubts import doubts
 from v14.upgrade.choose import choose
 from v14.upgrade.directory import Link, whole_or_nothing, write
 from v14.upgrade.installed import check_transformers, sglang_line
-from v14.upgrade.limits import MAX_EVENTS, choose_limits
-from v14.upgrade.measure import LAYER_SHARE, measure
+from v14.upgrade.measure import LAYER_SHARE, measure, measure_doubts
 from v14.upgrade.phrases import phrase_runs
 from v14.upgrade.reading import Reader, calm_threads, quiet_transformers
 from v14.upgrade.report import Report, separation_lines
-from v14.upgrade.sentences import question_ends, sentence_ends
+from v14.upgrade.sentences import question_ends, sentence_ends, word_kinds
+from v14.upgrade.sureness import MAX_EVENTS, fit
 from v14.upgrade.turns import turn_format
 from v14.upgrade.weights import weights_id
 
@@ -63,7 +65,7 @@ def upgrade(
     config = _config(src)
     adapter = adapter_for(config)
     check_transformers(adapter)
-    texts = build(SEED) if calibration is None else own.load(calibration)
+    texts = replace(build(SEED), doubts=doubts(SEED)) if calibration is None else own.load(calibration)
     geometry = adapter.geometry(config)
     weights = weights_id(src)
     if out.exists() or out.is_symlink():
@@ -93,17 +95,39 @@ def upgrade(
         with calm_threads():
             choice = choose(measurement)
         asking = Asking(turns=turns, sentence_ends=ends, question_ends=question_ends(tokenizer))
-        limits = choose_limits(measurement, choice, asking)
+        kinds = word_kinds(tokenizer)
+        second = texts.doubts or texts
+        with (
+            quiet_transformers(),
+            calm_threads(),
+            report.stage("how sure to be", len(second.chats) + len(second.questions)),
+        ):
+            evidence = measure_doubts(
+                reader,
+                tokenizer,
+                cutter,
+                geometry,
+                choice.voters,
+                second,
+                asks=asking,
+                word_kinds=kinds,
+                floor=choice.floor,
+                cue_tokens=defaults.cue_tokens,
+                advance=report.advance,
+            )
+            sureness = fit(evidence, choice.floor)
         measured = {
             **choice.measured,
             **{name: round(value, 4) for name, value in vars(choice.separation).items()},
-            "right_in_plan": round(limits.right_in_plan, 4),
-            "wrong_in_plan": round(limits.wrong_in_plan, 4),
-            "strangers_recalling": round(limits.strangers_recalling, 4),
+            **{
+                name: round(value, 4)
+                for name, value in vars(sureness).items()
+                if name not in ("doubt", "ratio", "linked")
+            },
             "separates": choice.separation.good,
             "num_facts": int((measurement.asked >= 0).sum()),
             "num_unrelated": int(((measurement.asked < 0) & ~measurement.strangers).sum()),
-            "num_strangers": int(measurement.strangers.sum()),
+            "num_strangers": sum(question.stranger for question in second.questions),
             "num_events": len(measurement.events),
             "first_layer": choice.voters.layers[0],
             "last_layer": choice.voters.layers[-1],
@@ -119,12 +143,13 @@ def upgrade(
             change_runs=phrase_runs(tokenizer, "change"),
             history_runs=phrase_runs(tokenizer, "history"),
             voters=choice.voters,
+            doubt=sureness.doubt if choice.separation.good else None,
+            word_kinds=kinds,
             options=defaults.model_copy(
                 update={
                     "recall_floor": choice.floor,
-                    "recall_ratio": limits.ratio,
-                    "recall_sure": limits.sure,
-                    "recall_linked": limits.linked,
+                    "recall_ratio": sureness.ratio,
+                    "recall_linked": sureness.linked,
                     "recall_max_events": MAX_EVENTS,
                     "reinstate": "kv" if geometry.placeable and geometry.recurrent is None else "reread",
                 }
@@ -132,7 +157,7 @@ def upgrade(
             measured=measured,
         )
         write(room, src, config, adapter, profile, link)
-    for line in separation_lines(measured, choice.floor, limits):
+    for line in separation_lines(measured, choice.floor, sureness):
         report.say(line)
     for remark in (sglang_line(adapter), reread_line(geometry)):
         if remark:

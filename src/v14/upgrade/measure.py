@@ -1,4 +1,5 @@
-"""Measuring every candidate head on the calibration set: its share of attention for each question and event."""
+"""Measuring every candidate head on the calibration set, its share of attention for each question and event, and what
+plans would weigh with the heads that were chosen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,16 +7,21 @@ from typing import Any
 
 import torch
 
+from v14.config import Options
 from v14.events.cut import Cutter
 from v14.events.runs import contains, packed
 from v14.geometry import Geometry
 from v14.recall.index import Index
+from v14.recall.space import Space
+from v14.recall.terms import Overlap
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
+from v14.recall.weighing import MAX_WEIGHED, weigh
 from v14.reinstate.rotation import rotate
 from v14.types import Cue, Event
 from v14.upgrade.calibration import CalibrationSet, Chat, Question
 from v14.upgrade.reading import Reader
+from v14.upgrade.sureness import Evidence
 from v14.upgrade.turns import render
 
 LAYER_SHARE = 2 / 3
@@ -122,6 +128,50 @@ def measure(
         allowed=torch.tensor(allowed),
         held_out=torch.tensor([q.held_out for q in texts.questions]),
     )
+
+
+def measure_doubts(
+    reader: Reader,
+    tokenizer: Any,
+    cutter: Cutter,
+    geometry: Geometry,
+    voters: Voters,
+    texts: CalibrationSet,
+    *,
+    asks: Callable[[Event], bool],
+    word_kinds: bytes,
+    floor: float,
+    cue_tokens: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Evidence]:
+    """Read every chat and question of a second set once and weigh what a plan would; `advance` is called after each."""
+    space = Space(index=Index(geometry, voters, form="bfloat16"), geometry=geometry, voters=voters)
+    stated: dict[int, set[str]] = {}
+    for number, chat in enumerate(texts.chats):
+        for event, keys, is_statement in _events(reader, tokenizer, cutter, geometry, voters, chat, number):
+            space.add_all([event], [keys])
+            if is_statement and chat.fact is not None:
+                stated.setdefault(chat.fact, set()).add(event.id)
+        advance()
+    options = Options.parse({"recall_floor": floor}, "calibration")
+    found = []
+    for question in texts.questions:
+        ids = prompt_ids(tokenizer, question.text)
+        start = new_part_start(cutter, ids)
+        ballot = space.votes(reader.cue(ids, start, voters, cue_tokens))
+        overlap = Overlap([space.terms], ids[start:], word_kinds)
+        prompt = packed(ids)
+
+        def recall(event_id: str, prompt: bytes = prompt) -> Event | None:
+            event = space.events[event_id]
+            return None if asks(event) or contains(prompt, packed(event.body)) else event
+
+        weighed = weigh(ballot.best(MAX_WEIGHED), ballot.of, recall, options, overlap, None)
+        facts = [fact for fact in (question.fact, question.then) if fact is not None]
+        needed = tuple(frozenset(stated[fact]) for fact in facts)
+        found.append(Evidence(question=question, weighed=tuple(weighed), needed=needed, overlap=overlap))
+        advance()
+    return found
 
 
 def prompt_ids(tokenizer: Any, text: str) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from v14.upgrade.limits import Limits
+from v14.upgrade.sureness import Sureness
 
 
 class Report:
@@ -49,7 +49,7 @@ class Silent(Report):
         self.lines.append(line)
 
 
-def separation_lines(measured: Mapping[str, Any], floor: float, limits: Limits) -> list[str]:
+def separation_lines(measured: Mapping[str, Any], floor: float, sureness: Sureness) -> list[str]:
     """What a profile's `measured` says, in words."""
     lines = [
         f"voters: {measured['num_voters']} heads in layers {measured['first_layer']} to {measured['last_layer']} "
@@ -57,11 +57,13 @@ def separation_lines(measured: Mapping[str, Any], floor: float, limits: Limits) 
         f"held-out questions ({measured['num_facts']} about facts, {measured['num_unrelated']} about nothing stored, "
         f"{measured['num_events']} events): top-1 {measured['top1']:.0%}, top-5 {measured['top5']:.0%}, "
         f"AUC {measured['auc']:.3f}",
-        f"floor {floor:.2f}, ratio {limits.ratio:g}, sure {limits.sure:g}, linked {limits.linked:g}: "
-        f"{measured['kept']:.0%} of the right events pass the floor, {measured['right_in_plan']:.0%} are recalled with "
-        f"{measured['wrong_in_plan']:.1f} others beside them; {measured['recalling']:.0%} of the unrelated questions "
-        f"pass the floor, {measured['strangers_recalling']:.0%} of questions about something of these kinds that was "
-        "never told of recall something",
+        f"floor {floor:.2f}: {measured['kept']:.0%} of the right events pass it, {measured['recalling']:.0%} of the "
+        "unrelated questions",
+        f"ratio {sureness.ratio:g}, linked {sureness.linked:g}: of a second set, {measured['right_in_plan']:.0%} of "
+        f"the right events are recalled with {measured['wrong_in_plan']:.1f} others beside them, and "
+        f"{measured['strangers_recalling']:.0%} of {measured['num_strangers']} questions about what was never told of "
+        f"recall something ({measured['named_recalling']:.0%} where names tell it from look-alikes, "
+        f"{measured['lonely_recalling']:.0%} where nothing does)",
     ]
     if not measured["separates"]:
         lines.append(

@@ -1,11 +1,17 @@
-"""Which tokens end a sentence or a line, the places where a long turn may be cut, and which of them end a question."""
+"""Which tokens end a sentence or a line, the places where a long turn may be cut, which of them end a question, and
+which begin a word."""
 
 from typing import Any
+
+from v14.events.words import BEGINS, INSIDE, NO_WORD
 
 ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")
 QUESTION_ENDS = ("?", "？", "؟", "⸮", "՞", "\u037e", "吗", "呢", "か")
 """Question marks of Latin, Greek, Armenian, Arabic and East Asian writing, and particles that end a question where the
 mark is left out."""
+
+BLANKS = "Ġ▁Ċ "
+"""How vocabularies write a blank or a new line in front of a word."""
 
 BATCH = 20_000
 
@@ -18,6 +24,23 @@ def sentence_ends(tokenizer: Any) -> frozenset[int]:
 def question_ends(tokenizer: Any) -> frozenset[int]:
     """Ids of all tokens whose text ends a question; quotes and blanks may follow."""
     return _ending(tokenizer, QUESTION_ENDS)
+
+
+def word_kinds(tokenizer: Any) -> bytes:
+    """The kind of every token (`events.words`). Outside of ASCII every token begins a word: writings without blanks
+    have no other beginnings, and pieces of a character are none."""
+    special = set(tokenizer.all_special_ids)
+    return bytes(
+        NO_WORD if token in special else _word_kind(text)
+        for token, text in enumerate(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
+    )
+
+
+def _word_kind(text: str) -> int:
+    plain = text.lstrip(BLANKS)
+    if not any(letter.isalnum() or not letter.isascii() for letter in plain):
+        return NO_WORD
+    return INSIDE if plain == text and text[0].isascii() and text[0].isalnum() else BEGINS
 
 
 def _ending(tokenizer: Any, ends: tuple[str, ...]) -> frozenset[int]:

@@ -25,13 +25,14 @@ class Question:
     leads to. `held_out` ones choose no voters.
 
     A `stranger` is asked like a fact, of something that nothing was told of: it chooses no voters either, but how sure
-    a plan has to be.
+    a plan has to be. A `lonely` one has no look-alikes but one or two things of its kind.
     """
 
     text: str
     fact: int | None
     held_out: bool
     stranger: bool = False
+    lonely: bool = False
     then: int | None = None
 
 

@@ -97,7 +97,7 @@ class _Writer:
             reworded = self._draw.random() < 0.5
             self._ask(self._state(statement), kind.ask(subject, reworded=reworded))
             for name in stranger:
-                self._ask(None, kind.ask(name, reworded=reworded), stranger=True)
+                self._ask(None, kind.ask(name, reworded=reworded), stranger=True, lonely=True)
         for number in range(NUM_STRANGERS):
             about, _, _, *asks = self._draw.choice(self._relations)
             self._ask(None, asks[number % 2].format(s=self._subject(about)), stranger=True)
@@ -128,9 +128,13 @@ class _Writer:
         self._chats.append(Chat(turns=(("user", text), ("assistant", draw.choice(texts.ACKNOWLEDGEMENTS))), fact=fact))
         return fact
 
-    def _ask(self, fact: int | tuple[int, int] | None, text: str, *, stranger: bool = False) -> None:
+    def _ask(
+        self, fact: int | tuple[int, int] | None, text: str, *, stranger: bool = False, lonely: bool = False
+    ) -> None:
         first, second = fact if isinstance(fact, tuple) else (fact, None)
-        self._questions.append(Question(text=text, fact=first, then=second, held_out=True, stranger=stranger))
+        self._questions.append(
+            Question(text=text, fact=first, then=second, held_out=True, stranger=stranger, lonely=lonely)
+        )
 
     def _subject(self, about: str) -> str:
         """Somebody or a firm that nothing was said of."""

@@ -1,0 +1,213 @@
+"""How sure a plan has to be: what counts how much of an event, fitted to the questions of a second set, and from which
+odds on at most so many questions about what nothing was told of recall anything.
+
+A question picks one event, or nothing: the weights are those of a multinomial logistic regression over what can be
+recalled and a constant, as for voters (`upgrade.choose`). No voter was chosen with these questions.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from v14.config import Options
+from v14.recall.associations import leads
+from v14.recall.doubt import LEAST_WORDS, Doubt
+from v14.recall.terms import Overlap
+from v14.recall.weighing import Weighed, share_of_second
+from v14.upgrade.calibration import Question
+
+FALSE_RECALLS = 0.045
+"""Share of questions about what nothing was told of that may reach the bar."""
+
+ALONE_RECALLS = 0.005
+"""And of those whose best vote may stand as far above all others as `Doubt.alone`, of those that have look-alikes: with
+the bar, 5% recall anything."""
+
+MISSED = 0.05
+"""Share of the right events that have less than `Doubt.least`, and of the right links that are weaker than theirs."""
+
+RIDGE = 0.01
+"""Penalty on squared weights, of features divided by their deviations."""
+
+MAX_EVENTS: int = Options.model_fields["recall_max_events"].default
+RATIOS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+TOLERANCE = 0.02
+"""The strictest ratio is taken that loses at most this share of the right events that the laxest one recalls."""
+
+NEVER = -1e9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """What there is to weigh for one question, ranked by votes; `needed` are the ids that hold the fact, and what it
+    leads to. `overlap` is of the question."""
+
+    question: Question
+    weighed: tuple[Weighed, ...]
+    needed: tuple[frozenset[str], ...]
+    overlap: Overlap
+
+    def features(self) -> torch.Tensor:
+        """`[n, 5]`: what `Doubt.odds` weighs."""
+        rows = []
+        for each in self.weighed:
+            like = self.overlap.likeness(each.event.id)
+            rows.append([each.vote, like.name, like.words, like.share, like.missing])
+        found = torch.tensor(rows).reshape(-1, 5)
+        found[:, 2] = (found[:, 2] + LEAST_WORDS).log()
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sureness:
+    """Thresholds, and what they give with the set's own questions: the share of facts in the plan, of chains with both,
+    wrong events per plan, and the shares of strangers that recall anything: of all, of those that have look-alikes, and
+    of the others."""
+
+    doubt: Doubt
+    ratio: float
+    linked: float
+    right_in_plan: float
+    chains_linked: float
+    wrong_in_plan: float
+    strangers_recalling: float
+    named_recalling: float
+    lonely_recalling: float
+
+
+def fit(evidence: Sequence[Evidence], floor: float) -> Sureness:
+    """Fit everything. Where no question is a stranger, those about nothing stored take their place."""
+    features = [each.features() for each in evidence]
+    weights = _weights(evidence, features)
+    scores = [own @ weights for own in features]
+    best = torch.tensor([float(own.max()) if len(own) else NEVER for own in scores])
+    strange = torch.tensor([each.question.stranger for each in evidence])
+    if not strange.any():
+        strange = torch.tensor([each.question.fact is None for each in evidence])
+    bar = float(best[strange].quantile(1 - FALSE_RECALLS))
+    least = _least(evidence, scores) - bar
+    rivals = [
+        share_of_second(each.weighed, each.overlap, floor)
+        for each, is_strange, own in zip(evidence, strange.tolist(), scores, strict=True)
+        if is_strange and not each.question.lonely and len(own) and least <= _highest(each, own) - bar < 0
+    ]
+    alone = (
+        float(torch.tensor(rivals).quantile(min(1.0, ALONE_RECALLS * int(strange.sum()) / len(rivals))))
+        if rivals
+        else 0.0
+    )
+    vote, name, words, share, missing = weights.tolist()
+    doubt = Doubt(
+        vote=vote, name=name, words=words, share=share, missing=missing, bar=bar, least=min(0.0, least), alone=alone
+    )
+    plans = {
+        ratio: [_plan(*each, doubt, ratio, floor) for each in zip(evidence, scores, strict=True)] for ratio in RATIOS
+    }
+    kept = {ratio: _kept(evidence, found) for ratio, found in plans.items()}
+    ratio = max(ratio for ratio in RATIOS if kept[ratio] >= max(kept.values()) - TOLERANCE)
+    linked, chains_linked = _linked(evidence)
+    found = plans[ratio]
+    lonely = torch.tensor([each.question.lonely for each in evidence])
+    recalling = torch.tensor([bool(plan) for plan in found])
+    return Sureness(
+        doubt=doubt,
+        ratio=ratio,
+        linked=linked,
+        right_in_plan=kept[ratio],
+        chains_linked=chains_linked,
+        wrong_in_plan=_mean(
+            [len(plan - each.needed[0]) for each, plan in zip(evidence, found, strict=True) if each.needed]
+        ),
+        strangers_recalling=_mean(recalling[strange].tolist()),
+        named_recalling=_mean(recalling[strange & ~lonely].tolist()),
+        lonely_recalling=_mean(recalling[strange & lonely].tolist()),
+    )
+
+
+def _weights(evidence: Sequence[Evidence], features: Sequence[torch.Tensor]) -> torch.Tensor:
+    """`[5]`. Questions about facts that are not among what is weighed teach nothing."""
+    scale = torch.cat(list(features)).std(0).clamp_min(1e-6)
+    right = [
+        torch.tensor([any(each.event.id in ids for ids in one.needed) for each in one.weighed], dtype=torch.bool)
+        for one in evidence
+    ]
+    usable = [place for place, one in enumerate(evidence) if not one.needed or bool(right[place].any())]
+    asks = torch.tensor([bool(evidence[place].needed) for place in usable])
+    balance = torch.where(asks, 0.5 / asks.sum(), 0.5 / (~asks).sum())
+    padded = torch.nn.utils.rnn.pad_sequence([features[place] / scale for place in usable], batch_first=True)
+    absent = torch.nn.utils.rnn.pad_sequence(
+        [torch.zeros(len(features[place]), dtype=torch.bool) for place in usable], batch_first=True, padding_value=True
+    )
+    wrong = torch.nn.utils.rnn.pad_sequence([~right[place] for place in usable], batch_first=True, padding_value=True)
+    weights = torch.zeros(5, requires_grad=True)
+    bar = torch.zeros((), requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights, bar], max_iter=100, line_search_fn="strong_wolfe")
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        scores = (padded @ weights).masked_fill(absent, NEVER)
+        everything = torch.cat([scores, bar.expand(len(scores), 1)], dim=1).logsumexp(1)
+        wanted = torch.where(asks, scores.masked_fill(wrong, NEVER).logsumexp(1), bar)
+        loss = ((everything - wanted) * balance).sum() + RIDGE * weights.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return weights.detach() / scale
+
+
+def _least(evidence: Sequence[Evidence], scores: Sequence[torch.Tensor]) -> float:
+    """What all but `MISSED` of the right events have."""
+    right = [
+        max(float(score) for score, each in zip(own, one.weighed, strict=True) if each.event.id in one.needed[0])
+        for one, own in zip(evidence, scores, strict=True)
+        if one.needed and any(each.event.id in one.needed[0] for each in one.weighed)
+    ]
+    return float(torch.tensor(right).quantile(MISSED))
+
+
+def _highest(evidence: Evidence, scores: torch.Tensor) -> float:
+    """The score of the event with the highest vote."""
+    place = max(range(len(scores)), key=lambda place: evidence.weighed[place].vote)
+    return float(scores[place])
+
+
+def _plan(evidence: Evidence, scores: torch.Tensor, doubt: Doubt, ratio: float, floor: float) -> set[str]:
+    """What `weighing.found` and the ratio leave, without links."""
+    ids = [each.event.id for each in evidence.weighed]
+    if len(scores) and float(scores.max()) >= doubt.bar:
+        near = scores >= scores.max() + torch.tensor(ratio).log()
+        best = torch.where(near, scores, NEVER).topk(min(MAX_EVENTS, int(near.sum()))).indices
+        return {ids[place] for place in best.tolist()}
+    if not len(scores) or _highest(evidence, scores) - doubt.bar < doubt.least:
+        return set()
+    if share_of_second(evidence.weighed, evidence.overlap, floor) > doubt.alone:
+        return set()
+    return {max(evidence.weighed, key=lambda each: each.vote).event.id}
+
+
+def _kept(evidence: Sequence[Evidence], plans: Sequence[set[str]]) -> float:
+    return _mean([bool(plan & each.needed[0]) for each, plan in zip(evidence, plans, strict=True) if each.needed])
+
+
+def _linked(evidence: Sequence[Evidence]) -> tuple[float, float]:
+    """The least strength of a link, and the share of chains whose second statement is what the first one leads to.
+
+    All but `MISSED` of the right links are as strong: what leads on by chance only stands in front of what was found.
+    """
+    chains = []
+    for each in evidence:
+        if len(each.needed) > 1:
+            led = leads(sorted(each.needed[0])[:1], (), each.overlap)
+            chains.append(led[0].strength if led and led[0].event_id in each.needed[1] else 0.0)
+    if not any(chains):
+        return Options.model_fields["recall_linked"].default, 0.0
+    right = torch.tensor([strength for strength in chains if strength > 0])
+    least = math.floor(100 * float(right.quantile(MISSED))) / 100
+    return least, _mean([strength >= least for strength in chains])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
