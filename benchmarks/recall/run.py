@@ -85,10 +85,12 @@ def measure(
     clock(f"{name}: {len(told.events)} events read")
     rankers = _rankers(encoder, told)
     clock(f"{name}: {len(told.events)} events embedded")
-    found = evidence.look(reader, told, rankers, woven.cases)
+    found: list[evidence.Found] = []
+    for row in dict.fromkeys(case.row for case in woven.cases):
+        found += evidence.look(reader, told, rankers, [case for case in woven.cases if case.row == row])
+        keep(evidence.rows(name, found))
+        clock(f"{name}: {row} asked")
     rows = evidence.rows(name, found)
-    keep(rows)
-    clock(f"{name}: {len(found)} questions asked")
     asked = [each for each in found if each.case.accepted]
     made = [answers.prompts(reader, world, told, each, BASELINES) for each in asked]
     replies = answers.answer(reader, made)
