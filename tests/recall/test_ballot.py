@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from v14.config import Options
 from v14.recall.ballot import Joint, Votes
+from v14.recall.doubt import Doubt
 from v14.recall.plan import make_plan
 from v14.recall.terms import Overlap, Terms
 from v14.recall.weighing import MAX_WEIGHED
@@ -108,14 +109,19 @@ def test_a_plan_is_that_of_all_votes_in_a_list(draw, num_events, floor):
     votes = {event.id: draw.uniform(-1, 4) + number / 1024 for number, event in enumerate(events)}
     known = {event.id: event for event in events}
     prompt = (1, 2, *draw.sample(range(3, 3 + num_events), min(4, num_events)))
-    options = Options(recall_floor=floor, recall_sure=draw.choice([0.0, 1.75]), recall_max_linked=3)
+    options = Options(recall_floor=floor, recall_max_linked=3)
+
+    doubt = draw.choice(
+        [None, Doubt(vote=1.0, name=1.0, words=0.5, share=1.0, missing=-0.5, bar=2.0, least=-1.0, alone=0.7)]
+    )
 
     def lookup(ids):
         return [known[event_id] for event_id in ids]
 
     def plan(best, **given):
         overlap = Overlap([terms], prompt)
-        return make_plan(best, lookup, options, prompt, 100, order=list(known).index, overlap=overlap, **given)
+        order = list(known).index
+        return make_plan(best, lookup, options, prompt, 100, order=order, overlap=overlap, doubt=doubt, **given)
 
     held = ballot(votes)
     everything = held.of(votes)

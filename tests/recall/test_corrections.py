@@ -9,13 +9,15 @@ from v14.config import Options, Switches
 from v14.events.phrases import Phrases
 from v14.memory import Memory
 from v14.recall.corrections import UNSAID, corrections
+from v14.recall.doubt import Doubt
 from v14.recall.plan import make_plan
 from v14.recall.terms import Overlap, Terms
 from v14.types import Event, Link, Trace, Vote
 
 KIND, CHANGED, FORMERLY = (10, 11, 12), 90, 91
 SAYS_CHANGE = Phrases([[CHANGED]])
-OPTIONS = Options(recall_floor=1.0, recall_sure=3.0, recall_max_linked=0)
+DOUBT = Doubt(vote=1.0, name=1.0, words=0.0, share=0.0, missing=0.0, bar=2.0, least=-1.0, alone=0.5)
+OPTIONS = Options(recall_floor=1.0, recall_max_linked=0)
 
 
 def event(*token_ids, said_at, role="user"):
@@ -87,6 +89,7 @@ def plan_of(*events, superseded, votes=None, options=OPTIONS):
         100,
         overlap=Overlap([terms], QUESTION),
         superseded=superseded,
+        doubt=DOUBT,
     ).events
 
 

@@ -67,7 +67,7 @@ def test_votes_whatever_the_form_and_the_pages(lengths, form, page_tokens, gone,
     assert set(ids) == set(left)
     assert shares.shape == index.null_shares().shape == (len(left), len(HEADS))
     for event_id in left[:2]:
-        assert index.token_weights(world.cue, event_id).shape == (5,)
+        assert index.token_weights(world.cue, [event_id]).shape == (1, 5)
 
 
 def test_many_keys_are_kept_in_8_bits(monkeypatch):

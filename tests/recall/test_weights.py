@@ -31,7 +31,7 @@ def test_subtracted_votes_are_the_sum_of_their_tokens(seed, num_cue, lengths):
     votes = values(index, cue)
     taken = dict(zip(index.shares(cue)[0], index.null_shares() @ torch.tensor(voters.weights), strict=True))
     for event_id in ids:
-        weights = index.token_weights(cue, event_id)
+        weights = index.token_weights(cue, [event_id])[0]
         assert weights.shape == (num_cue,)
         assert float(weights.sum()) == pytest.approx(votes[event_id] + float(taken[event_id]), abs=1e-5)
 
@@ -39,7 +39,7 @@ def test_subtracted_votes_are_the_sum_of_their_tokens(seed, num_cue, lengths):
 def test_log_ratio_votes_follow_their_tokens_slope():
     """A small change of the context's offer at one token moves the vote by that token's weight."""
     index, voters, cue, (event_id,) = world("log-ratio", 3, 4, [9])
-    weights = index.token_weights(cue, event_id).double()
+    weights = index.token_weights(cue, [event_id])[0].double()
     share = index.shares(cue)[1][0].double()
     slope = torch.tensor(voters.weights) / (share + SHARE_FLOOR)
     assert float(weights.sum()) == pytest.approx(float(slope @ share), rel=1e-5)
@@ -50,7 +50,13 @@ def test_log_ratio_votes_follow_their_tokens_slope():
         assert float(slope @ (share - without)) == pytest.approx(float(weights[token]), abs=1e-5)
 
 
+def test_several_events_at_once_have_the_weights_of_each():
+    index, _, cue, ids = world("log-ratio", 5, 6, [9, 1, 30])
+    together = index.token_weights(cue, ids[::-1])
+    assert torch.allclose(together, torch.cat([index.token_weights(cue, [event_id]) for event_id in ids[::-1]]))
+
+
 def test_an_unknown_event_has_no_weights():
     index, _, cue, _ = world("subtract", 1, 2, [3])
     with pytest.raises(KeyError):
-        index.token_weights(cue, "sha256:none")
+        index.token_weights(cue, ["sha256:none"])

@@ -1,8 +1,5 @@
 """Choosing voters on invented measurements: what must be found, and what must be admitted."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -10,7 +7,6 @@ from v14.recall.votes import votes
 from v14.types import Cue, Event
 from v14.upgrade.calibration import Question
 from v14.upgrade.choose import choose
-from v14.upgrade.limits import LINKED_RANGE, MAX_EVENTS, SURE, SURE_RANGE, choose_limits
 from v14.upgrade.measure import Measurement
 
 NUM_FACTS, NUM_OTHER, NUM_STRANGERS, NUM_EVENTS, NUM_HEADS = 40, 30, 20, 60, 40
@@ -72,34 +68,6 @@ def test_heads_that_see_are_found():
     assert choice.separation.top1 > 0.95
     assert choice.separation.recalling <= 0.05
     assert choice.floor == pytest.approx(1.0)
-    limits = choose_limits(measurement, choice)
-    assert limits.right_in_plan > 0.9
-    assert limits.strangers_recalling <= 0.05
-    assert limits.wrong_in_plan < 0.1
-    assert LINKED_RANGE[0] <= limits.linked <= LINKED_RANGE[1]
-
-
-def test_a_plan_has_to_be_sure_enough_for_strangers_but_does_not_lose_what_is_right():
-    """Strangers have votes like those of what was told; what they name stands nowhere."""
-    measurement = invented(0.5)
-    look_alikes = torch.full((NUM_FACTS + NUM_OTHER + NUM_STRANGERS, NUM_EVENTS), 0.1)
-    look_alikes[:NUM_FACTS, :NUM_FACTS] += 1.4 * torch.eye(NUM_FACTS)
-    look_alikes[-NUM_STRANGERS:, :NUM_STRANGERS] += 1.4 * torch.eye(NUM_STRANGERS)
-    look_alikes[-NUM_STRANGERS:, NUM_STRANGERS:NUM_FACTS] += 1.4 * torch.eye(NUM_STRANGERS)
-    choice = SimpleNamespace(votes=look_alikes, floor=1.0)
-    limits = choose_limits(measurement, choice)
-    assert limits.sure in SURE_RANGE
-    assert limits.strangers_recalling == 0
-    assert limits.right_in_plan == 1
-    unnamed = replace(measurement, prompts=tuple((KIND,) for _ in measurement.prompts))
-    assert choose_limits(unnamed, choice).right_in_plan == 1, "nothing else comes near"
-    assert choose_limits(unnamed, choice).strangers_recalling == 0
-    assert (
-        choose_limits(measurement.familiar(), SimpleNamespace(votes=look_alikes[:-NUM_STRANGERS], floor=1.0)).sure
-        == SURE
-    )
-    telling = choose_limits(measurement, choice, lambda event: event.said_at < NUM_FACTS)
-    assert telling.right_in_plan == 0.0, "events that only ask are in no plan"
 
 
 def test_a_head_that_sees_only_look_alikes_is_subtracted():
@@ -128,7 +96,6 @@ def test_voters_that_do_not_separate_say_so_and_recall_little():
     assert not choice.separation.good
     assert choice.separation.auc < 0.9
     assert choice.separation.recalling == 0
-    assert choose_limits(measurement, choice).wrong_in_plan <= MAX_EVENTS
 
 
 def test_what_stands_in_the_prompt_counts_for_nothing():

@@ -13,9 +13,6 @@ from v14.recall.terms import Overlap
 from v14.recall.weighing import VoteOf, found, standing, weigh
 from v14.types import Event, Plan, Vote
 
-ASKED = 2.0
-"""Floors that the vote of an earlier question has to reach."""
-
 TRACED_VOTES = 8
 """How many of the best votes a plan keeps for the trace."""
 
@@ -51,9 +48,8 @@ def make_plan(
     every event that has `recall_ratio` of the best one's odds, or vote, or tells of the same; at most
     `recall_max_events`, and `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens.
     What the prompt holds already is not recalled, and of events that say the same (equal bodies, or one the beginning
-    of the other) only the longest, or newest, is. An earlier question that asks the same is recalled where nothing else
-    is, by a high vote, and leads nowhere. What a weighed event corrects by `recall_superseded` is not recalled, if both
-    tell of what the question asks.
+    of the other) only the longest, or newest, is. What only asks is not recalled, nor what a weighed event corrects by
+    `recall_superseded`, if both tell of what the question asks.
 
     `span_order` says in which order they stand; what was led to stands in front.
     """
@@ -61,13 +57,7 @@ def make_plan(
     can = _Can(lookup, packed(prompt_token_ids))
     votes = votes or _among(ranked)
     everything = weigh(ranked, votes, can.recall, options, overlap, doubt)
-    telling = [each for each in everything if not asks(each.event)]
-    asking = [
-        each
-        for each in everything
-        if asks(each.event) and each.vote >= ASKED * options.recall_floor and overlap.likeness(each.event.id).share == 1
-    ]
-    weighed = found(telling, options, overlap, doubt) or found(asking, options, overlap, doubt)
+    weighed = found([each for each in everything if not asks(each.event)], options, overlap, doubt)
     if superseded is not None:
         weighed = standing(weighed, superseded, options.recall_superseded, overlap)
     best = weighed[0].strength if weighed else -math.inf

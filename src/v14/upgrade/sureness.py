@@ -28,6 +28,9 @@ the bar, 5% recall anything."""
 MISSED = 0.05
 """Share of the right events that have less than `Doubt.least`, and of the right links that are weaker than theirs."""
 
+ABOVE = 1e-3
+"""What lies exactly at a threshold's quantile, as questions that are alike do together, is on the other side of it."""
+
 RIDGE = 0.01
 """Penalty on squared weights, of features divided by their deviations."""
 
@@ -86,18 +89,15 @@ def fit(evidence: Sequence[Evidence], floor: float) -> Sureness:
     strange = torch.tensor([each.question.stranger for each in evidence])
     if not strange.any():
         strange = torch.tensor([each.question.fact is None for each in evidence])
-    bar = float(best[strange].quantile(1 - FALSE_RECALLS))
+    bar = float(best[strange].quantile(1 - FALSE_RECALLS)) + ABOVE
     least = _least(evidence, scores) - bar
     rivals = [
         share_of_second(each.weighed, each.overlap, floor)
         for each, is_strange, own in zip(evidence, strange.tolist(), scores, strict=True)
         if is_strange and not each.question.lonely and len(own) and least <= _highest(each, own) - bar < 0
     ]
-    alone = (
-        float(torch.tensor(rivals).quantile(min(1.0, ALONE_RECALLS * int(strange.sum()) / len(rivals))))
-        if rivals
-        else 0.0
-    )
+    allowed = ALONE_RECALLS * int(strange.sum()) / max(1, len(rivals))
+    alone = float(torch.tensor(rivals).quantile(min(1.0, allowed))) - ABOVE if rivals else 0.0
     vote, name, words, share, missing = weights.tolist()
     doubt = Doubt(
         vote=vote, name=name, words=words, share=share, missing=missing, bar=bar, least=min(0.0, least), alone=alone
