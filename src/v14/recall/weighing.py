@@ -18,6 +18,9 @@ MAX_WEIGHED = 64
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
 
+MAX_STATEMENT_TOKENS = 64
+"""Longer events are pieces of documents, no statements."""
+
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
 
@@ -71,16 +74,20 @@ def found(weighed: Sequence[Weighed], options: Options, overlap: Overlap, doubt:
     not; where votes decide alone, those whose vote reaches the floor.
 
     A plan is sure by the odds of the best event. Where little is stored, a question in other words has no look-alikes:
-    then the event with the highest vote is enough if no other vote comes near it (`Doubt.alone`).
+    then the event with the highest vote is enough if no other vote comes near it (`Doubt.alone`). A piece of a document
+    need not have a question's words, and the calibration has none: if the highest vote is for one, votes decide.
     """
     floor = options.recall_floor
     if floor <= 0 or doubt is None or not overlap.tells:
         return [each for each in weighed if each.vote >= floor]
     if not weighed:
         return []
+    highest = max(weighed, key=lambda each: each.vote)
+    if len(highest.event.body) > MAX_STATEMENT_TOKENS:
+        pieces = [each for each in weighed if len(each.event.body) > MAX_STATEMENT_TOKENS and each.vote >= floor]
+        return sorted((replace(each, strength=each.vote) for each in pieces), key=lambda each: -each.vote)
     if math.log(weighed[0].strength) >= options.recall_sure:
         return list(weighed)
-    highest = max(weighed, key=lambda each: each.vote)
     near = math.log(highest.strength) >= options.recall_sure + doubt.least
     return [highest] if near and share_of_second(weighed, overlap, floor) <= doubt.alone else []
 

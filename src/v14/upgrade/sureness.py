@@ -69,7 +69,7 @@ class Sureness:
     wrong events per plan, and the shares of strangers that recall anything: of all, of those that have look-alikes, and
     of the others."""
 
-    doubt: Doubt
+    doubt: Doubt | None
     ratio: float
     linked: float
     right_in_plan: float
@@ -81,7 +81,20 @@ class Sureness:
 
 
 def fit(evidence: Sequence[Evidence], floor: float) -> Sureness:
-    """Fit everything. Where no question is a stranger, those about nothing stored take their place."""
+    """Fit everything. Where no question is a stranger, those about nothing stored take their place; where voters find
+    no fact at all, there is nothing to fit, and votes decide alone."""
+    if not any(each.event.id in one.needed[0] for one in evidence if one.needed for each in one.weighed):
+        return Sureness(
+            doubt=None,
+            ratio=Options.model_fields["recall_ratio"].default,
+            linked=Options.model_fields["recall_linked"].default,
+            right_in_plan=0.0,
+            chains_linked=0.0,
+            wrong_in_plan=0.0,
+            strangers_recalling=0.0,
+            named_recalling=0.0,
+            lonely_recalling=0.0,
+        )
     features = [each.features() for each in evidence]
     weights = _weights(evidence, features)
     scores = [own @ weights for own in features]

@@ -13,7 +13,7 @@ A JSON file:
 one, nothing. Turns alternate, a user's first, as chat templates ask for. Questions with `held_out` choose no voters:
 they measure them, so about half of each kind should have it. How sure a plan has to be is chosen with the questions of
 a second set, `"doubts": {"chats": …, "questions": …}`, or of the same one where there is none; strangers in it should
-look like what was told.
+look like what was told, those of which only one or two things of their kind were, are `lonely`.
 """
 
 from pathlib import Path
@@ -54,6 +54,7 @@ class _Question(BaseModel):
     fact: Fact | None = None
     held_out: bool
     stranger: bool = False
+    lonely: bool = False
     then: Fact | None = None
 
     @model_validator(mode="after")
@@ -120,7 +121,7 @@ def _made(found: _Set, null: str, second: CalibrationSet | None) -> CalibrationS
     return CalibrationSet(
         chats=tuple(Chat(turns=chat.turns, fact=chat.fact) for chat in found.chats),
         questions=tuple(
-            Question(text=q.text, fact=q.fact, held_out=q.held_out, stranger=q.stranger, then=q.then)
+            Question(text=q.text, fact=q.fact, held_out=q.held_out, stranger=q.stranger, lonely=q.lonely, then=q.then)
             for q in found.questions
         ),
         null=null,
