@@ -1,6 +1,6 @@
 """What the memory costs: time to the first token, decode speed and a long document, with and without, in turn.
 
-    python -m benchmarks.gpu.first_token --out DIR [--shape qwen3_5_27b] [--backend flashinfer] [--plain]
+    python -m benchmarks.gpu.first_token --out DIR [--shape qwen3_5_27b] [--backend flashinfer] [--plain] [--document]
 
 Dummy weights in the shape of a real model; what is read and said means nothing, what it costs does. Every figure is the
 median over `--repeats` of its own prompts, each read once. "Without" is the same server with the memory turned off for
@@ -197,14 +197,16 @@ def rows_of(bench: Bench, say: Callable[[str], None] = lambda figure: None) -> l
     for phase in ("prefill", "decode"):
         shares = [bench.share_in_graphs(phase, mode) for mode in ("off", "read")]
         rows.append(_row(f"{phase} passes in CUDA graphs, share", *shares, GRAPHS_BOUND, at_most=False))
+    return [*rows, document_row(bench, say)]
+
+
+def document_row(bench: Bench, say: Callable[[str], None] = lambda figure: None) -> Row:
+    """What a document costs the request right behind it: the bound is on the difference."""
     figure = f"first token right behind a {bench.document_tokens}-token document and later, s"
     say(figure)
     later, behind = bench.document()
     holds = behind - later <= DOCUMENT_BOUND_S
-    rows.append(
-        Row(figure=figure, plain=later, memory=behind, ratio=behind / later, bound=DOCUMENT_BOUND_S, holds=holds)
-    )
-    return rows
+    return Row(figure=figure, plain=later, memory=behind, ratio=behind / later, bound=DOCUMENT_BOUND_S, holds=holds)
 
 
 def _row(figure: str, plain: float, memory: float, bound: float, *, at_most: bool) -> Row:
@@ -232,6 +234,7 @@ def main() -> int:
     parser.add_argument("--kv-cache-dtype", default="fp8_e4m3", help="of SGLang, on a GPU")
     parser.add_argument("--document-tokens", type=int, default=DOCUMENT_TOKENS)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--document", action="store_true", help="the document's row alone")
     parser.add_argument("--plain", action="store_true", help="a second server without the plugin, on the same device")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -253,8 +256,11 @@ def main() -> int:
         print(f"started in {time.monotonic() - begun:.0f} s", flush=True)
         try:
             bench = Bench(memory, plain, model_dir, arguments.repeats, arguments.document_tokens)
-            bench.tell()
-            rows = rows_of(bench, lambda figure: print(figure, flush=True))
+            if arguments.document:
+                rows = [document_row(bench)]
+            else:
+                bench.tell()
+                rows = rows_of(bench, lambda figure: print(figure, flush=True))
         finally:
             (arguments.out / "memory.log").write_bytes(memory.log.read_bytes()[-2_000_000:])
     parts = _parts((arguments.out / "memory.log").read_text(errors="replace"))
