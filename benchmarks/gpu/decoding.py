@@ -126,11 +126,11 @@ def speed(place: Place, ids: list[int], mode: str, namespace: str) -> tuple[floa
     """Tokens a second of a stream, its tokens, and the count of its passes."""
     counted = GraphCount(place.server)
     parts = stream(place.server, ids, num_tokens=NUM_TOKENS, mode=mode, namespace=namespace)
-    last = next(parts)
-    begun, had = time.perf_counter(), last["meta_info"]["completion_tokens"]
-    for last in parts:
-        pass
-    rate = (last["meta_info"]["completion_tokens"] - had) / (time.perf_counter() - begun)
+    first = next(parts)
+    begun = time.perf_counter()
+    *_, last = parts
+    written = last["meta_info"]["completion_tokens"] - first["meta_info"]["completion_tokens"]
+    rate = written / (time.perf_counter() - begun)
     time.sleep(0.2)  # the last lines of the log
     return rate, last["output_ids"], counted
 
