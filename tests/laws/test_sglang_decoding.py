@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.hybrid_serving import serving_of
+from tests.one_server import DECODING, LOOKING, served
 from tests.serving import distributions, flush_cache, generate, turn
 from tests.tiny import HYBRIDS, tiny_checkpoint, tiny_v14, turns_of
 from v14.engines.sglang.reading import FIRST_LOOK
-from v14.types import MAX_EVENT_TOKENS
 
 pytestmark = pytest.mark.engine
 
@@ -21,32 +21,33 @@ NUM_TOKENS = 3 * FIRST_LOOK + 24
 LENGTHS = (60, 20)
 """Turns that are told, each an event: by its length a test knows one from another."""
 
-SERVED = (("llama", "kv"), ("qwen3_5", "kv"))
-SLOWLY = (
-    ("llama", "reread"),
-    ("gemma3", "kv"),
-    ("qwen3_moe", "kv"),
-    ("nemotron_h", "kv"),
-    ("lfm2", "kv"),
-    ("qwen3_5", "reread"),
+SLOWLY = tuple(
+    served(family, reinstate, options=LOOKING, SGLANG_V14_TRACE="1")
+    for family, reinstate in (
+        ("qwen3_5", "kv"),
+        ("llama", "reread"),
+        ("gemma3", "kv"),
+        ("qwen3_moe", "kv"),
+        ("nemotron_h", "kv"),
+        ("lfm2", "kv"),
+        ("qwen3_5", "reread"),
+    )
 )
 
 
 @pytest.fixture(
     scope="module",
     params=[
-        *(pytest.param(case, id=" ".join(case)) for case in SERVED),
-        *(pytest.param(case, id=" ".join(case), marks=pytest.mark.slow) for case in SLOWLY),
+        pytest.param(DECODING, id=DECODING.name),
+        *(pytest.param(case, id=case.name, marks=pytest.mark.slow) for case in SLOWLY),
     ],
 )
-def served(request, tmp_path_factory):
+def serves(request, one_server):
     """A server that recalls one event with each look, whatever it is."""
-    family, reinstate = request.param
-    base = tmp_path_factory.mktemp(family)
-    options = {"reinstate": reinstate, "engram_rank": MAX_EVENT_TOKENS, "recall_max_events": 1}
-    model_dir = tiny_v14(family, base / "model", write_generated=False, recall_while_decoding=True, **options)
-    with serving_of(family, model_dir, base / "memory", SGLANG_V14_TRACE="1") as server:
-        yield tiny_checkpoint(family), server, "engrams" if family in HYBRIDS and reinstate == "kv" else reinstate
+    case = request.param
+    reinstate = dict(case.options)["reinstate"]
+    way = "engrams" if case.family in HYBRIDS and reinstate == "kv" else reinstate
+    return tiny_checkpoint(case.family), one_server.of(case), way
 
 
 def largest_difference(one, other):
@@ -55,9 +56,9 @@ def largest_difference(one, other):
     return max(abs(a[token] - b[token]) for a, b in zip(one, other, strict=True) for token in a)
 
 
-def test_what_follows_is_as_read_at_once(served):
+def test_what_follows_is_as_read_at_once(serves):
     """A trace is of the context that its event was read in, so both events are read where they come to stand."""
-    checkpoint, server, way = served
+    checkpoint, server, way = serves
     opening = list(turns_of(checkpoint).openings["assistant"])
     head = turn(checkpoint, "system", 9, seed=1)
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from tests.hf import logits_of, native
-from tests.hybrid_serving import serving_of
+from tests.one_server import IN_CHUNKS, PLACED, REREAD, served
 from tests.serving import distributions, flush_cache, generate, turn
-from tests.tiny import VOCAB_SIZE, tiny_checkpoint, tiny_v14, turns_of
-from v14.types import MAX_EVENT_TOKENS
+from tests.tiny import VOCAB_SIZE, tiny_checkpoint, turns_of
 
 pytestmark = pytest.mark.engine
 
@@ -27,43 +26,25 @@ EVENT_LENGTHS = {
 }
 
 
-SERVED = (
-    ("llama", "kv"),
-    ("qwen2", "kv"),
-    ("qwen3", "kv"),
-    ("gemma3", "kv"),
-    ("llama", "reread"),
-    ("qwen3_5", "kv"),
-    ("nemotron_h", "kv"),
-)
+QUICKLY = (PLACED, served("gemma3"), REREAD, IN_CHUNKS, served("nemotron_h"))
 SLOWLY = (
-    ("mistral", "kv"),
-    ("qwen3_moe", "kv"),
-    ("qwen3_5_moe", "kv"),
-    ("lfm2", "kv"),
-    ("lfm2_moe", "kv"),
-    ("qwen3_5", "reread"),
-    ("nemotron_h", "reread"),
-    ("lfm2", "reread"),
+    *map(served, ("qwen2", "qwen3", "mistral", "qwen3_moe", "qwen3_5", "qwen3_5_moe", "lfm2", "lfm2_moe")),
+    *(served(family, "reread") for family in ("qwen3_5", "nemotron_h", "lfm2")),
 )
-"""Families and ways of every run, and of the slow ones: starting a server takes longer than its whole law."""
+"""Of every run: each way, a sliding window, and both kinds of recurrent layers. Starting a server takes longer than its
+whole law, and the other families' laws are held by `test_transformers_exactness` in every run."""
 
 
 @pytest.fixture(
     scope="module",
     params=[
-        *(pytest.param(case, id=" ".join(case)) for case in SERVED),
-        *(pytest.param(case, id=" ".join(case), marks=pytest.mark.slow) for case in SLOWLY),
+        *(pytest.param(case, id=case.name) for case in QUICKLY),
+        *(pytest.param(case, id=case.name, marks=pytest.mark.slow) for case in SLOWLY),
     ],
 )
-def served(request, tmp_path_factory):
-    family, reinstate = request.param
-    base = tmp_path_factory.mktemp(family)
-    # Every event's effect on recurrent states at full rank: an event has at most that many tokens.
-    options = {"reinstate": reinstate, "engram_rank": MAX_EVENT_TOKENS}
-    model_dir = tiny_v14(family, base / "model", write_generated=False, **options)
-    with serving_of(family, model_dir, base / "memory") as server:
-        yield tiny_checkpoint(family), server, reinstate
+def serves(request, one_server):
+    case = request.param
+    return tiny_checkpoint(case.family), one_server.of(case), dict(case.options)["reinstate"]
 
 
 def largest_difference(one, other):
@@ -71,9 +52,9 @@ def largest_difference(one, other):
     return max(abs(a[token] - b[token]) for a, b in zip(one, other, strict=True) for token in a)
 
 
-def test_the_engine_computes_what_the_library_does(served):
+def test_the_engine_computes_what_the_library_does(serves):
     """A prompt, a longer one that begins with it and what was written, and three beside each other."""
-    checkpoint, server, _ = served
+    checkpoint, server, _ = serves
     model = native(checkpoint)
 
     def check(prompt):
@@ -92,8 +73,8 @@ def test_the_engine_computes_what_the_library_does(served):
 
 
 @pytest.mark.parametrize("case", LENGTHS)
-def test_recalled_equals_read(served, case):
-    checkpoint, server, reinstate = served
+def test_recalled_equals_read(serves, case):
+    checkpoint, server, reinstate = serves
     head = turn(checkpoint, "system", 9, seed=1)
     told = [token for seed, n in enumerate(LENGTHS[case]) for token in turn(checkpoint, "user", n, seed=10 + seed)]
     prompt = [*turn(checkpoint, "user", 23, seed=2), *turns_of(checkpoint).openings["assistant"]]

@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.serving import flush_cache, generate, post, serving, stream, stream_and_drop, turn
-from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from tests.one_server import DECODING
+from tests.serving import flush_cache, generate, post, stream, stream_and_drop, turn
+from tests.tiny import tiny_checkpoint, turns_of
 from v14.engines.sglang.reading import FIRST_LOOK
 
 pytestmark = pytest.mark.engine
 
+SERVED = DECODING
 NUM_TOKENS = 3 * FIRST_LOOK + 24
 CHECKPOINT = tiny_checkpoint("llama")
 OPENING = list(turns_of(CHECKPOINT).openings["assistant"])
@@ -19,14 +21,12 @@ HEAD = turn(CHECKPOINT, "system", 9, seed=1)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(one_server):
     """A server that recalls one of three events with each look, whatever it is."""
-    base = tmp_path_factory.mktemp("decoding")
-    options = {"recall_while_decoding": True, "recall_max_events": 1, "write_generated": False}
-    with serving(tiny_v14("llama", base / "model", **options), base / "memory", SGLANG_V14_PROFILE="1") as running:
-        for n in range(3):
-            generate(running, HEAD + turn(CHECKPOINT, "user", 20 + n, seed=n), mode="write")
-        yield running
+    running = one_server.of(SERVED)
+    for n in range(3):
+        generate(running, HEAD + turn(CHECKPOINT, "user", 20 + n, seed=n), mode="write")
+    return running
 
 
 def prompt(seed, num_tokens=23):

@@ -1,21 +1,20 @@
 """Hybrid models in a real server: recurrent states in the prefix cache, over several turns, beside each other."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
 from tests.hybrid_serving import EXTRA_BUFFER, serving_of
+from tests.one_server import IN_CHUNKS, Served, served
 from tests.serving import distributions, flush_cache, generate, turn
 from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
 from v14.types import MAX_EVENT_TOKENS
 
 pytestmark = pytest.mark.engine
 
-FAMILY = "qwen3_5"
-CHUNK = 96
-"""Tokens that the engine reads at once: prompts and heads are read in several passes."""
+SERVED = IN_CHUNKS
+FAMILY = SERVED.family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,37 +22,34 @@ class Setting:
     """How the engine keeps states; `tolerance` is on log-probabilities, `from_end` whether a turn goes on exactly where
     the one before it ended."""
 
-    arguments: tuple[str, ...] = ()
+    case: Served
     tolerance: float = 1e-4
     from_end: bool = True
 
 
 SETTINGS = {
-    "no_buffer": Setting(),
-    "extra_buffer": Setting(arguments=EXTRA_BUFFER, from_end=False),
-    "bfloat16": Setting(arguments=("--mamba-ssm-dtype", "bfloat16"), tolerance=5e-2),
+    "no_buffer": Setting(case=IN_CHUNKS),
+    "extra_buffer": Setting(case=served(FAMILY, arguments=(*IN_CHUNKS.arguments, *EXTRA_BUFFER)), from_end=False),
+    "bfloat16": Setting(
+        case=served(FAMILY, arguments=(*IN_CHUNKS.arguments, "--mamba-ssm-dtype", "bfloat16")), tolerance=5e-2
+    ),
 }
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=() if name == "no_buffer" else pytest.mark.slow) for name in SETTINGS],
+    params=[
+        pytest.param(setting, id=name, marks=() if setting.case == IN_CHUNKS else pytest.mark.slow)
+        for name, setting in SETTINGS.items()
+    ],
 )
 def setting(request):
-    return SETTINGS[request.param]
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def server(setting, tmp_path_factory):
-    place = tmp_path_factory.mktemp(FAMILY)
-    model_dir = tiny_v14(FAMILY, place / "model", write_generated=False, engram_rank=MAX_EVENT_TOKENS)
-    chunks = ("--chunked-prefill-size", str(CHUNK))
-    with serving_of(FAMILY, model_dir, place / "memory", *chunks, *setting.arguments) as running:
-        yield running
-        # An idle engine counts its slots of KV and of states, and ends itself when one is missing.
-        time.sleep(2)
-        assert running.running
-        assert running.tracebacks() == 0
+def server(setting, one_server):
+    return one_server.of(setting.case)
 
 
 @pytest.fixture(scope="module")

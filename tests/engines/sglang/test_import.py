@@ -6,8 +6,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tests.serving import flush_cache, generate, serving, turn
-from tests.tiny import tiny_checkpoint, tiny_v14, tokenizer_of, turns_of
+from tests.one_server import PLACED
+from tests.serving import flush_cache, generate, turn
+from tests.tiny import tiny_checkpoint, tokenizer_of, turns_of
 from v14.cli import app
 from v14.client import AsyncClient, Client
 from v14.errors import ServerError
@@ -15,18 +16,13 @@ from v14.store import looking
 
 pytestmark = pytest.mark.engine
 
-FAMILY = "llama"
+SERVED = PLACED
+FAMILY = SERVED.family
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return tmp_path_factory.mktemp("import")
-
-
-@pytest.fixture(scope="module")
-def server(place):
-    with serving(tiny_v14(FAMILY, place / "model", write_generated=False), place / "memory") as running:
-        yield running
+def server(one_server):
+    return one_server.of(SERVED)
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +92,8 @@ def test_a_bad_line_stores_nothing_and_a_foreign_namespace_is_refused(server, to
         fred._json("GET", "/v14/export", query={"namespace": "ann"})
 
 
-def test_the_command_line_carries_a_memory_over(server, told, place):
-    file, where = str(place / "ann.jsonl"), ["--server", server.url, "--json", "--namespace"]
+def test_the_command_line_carries_a_memory_over(server, told, tmp_path):
+    file, where = str(tmp_path / "ann.jsonl"), ["--server", server.url, "--json", "--namespace"]
 
     def ran(*words):
         done = CliRunner().invoke(app, ["event", *words], catch_exceptions=False)
@@ -136,9 +132,8 @@ def test_the_asynchronous_client(server):
     asyncio.run(_walk(server.url))
 
 
-def test_the_audit_says_that_something_was_imported_and_not_what(server, place):
-    server.stop()
-    (records,) = looking.audits(place / "memory").values()
+def test_the_audit_says_that_something_was_imported_and_not_what(server):
+    (records,) = looking.audits(server.home).values()
     imports = [record for record in records if record.action == "import"]
     assert {(record.selection, record.requested_by) for record in imports} == {("file", "owner")}
     assert all(record.finished_at and record.num_events and record.num_tokens for record in imports)

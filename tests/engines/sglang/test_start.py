@@ -1,19 +1,24 @@
-"""Starting: what cannot work is refused, what is broken costs the recall only, and an empty memory changes nothing."""
+"""Starting: what cannot work is refused, what is broken costs the recall only."""
 
 import shutil
 import subprocess
 import sys
 
 import pytest
+import torch
+from sglang.srt.plugins.hook_registry import HookRegistry
 
 from tests.serving import generate, serving, turn
-from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from tests.tiny import tiny_checkpoint, tiny_profile, tiny_v14, turns_of
+from v14.config import Switches
+from v14.engines.sglang import plugin, seams
 from v14.errors import CheckError
+from v14.memory import Memory
+from v14.types import Trace
 
 pytestmark = pytest.mark.engine
 
 FAMILY = "llama"
-NUM_PROMPTS = 20
 
 
 @pytest.fixture(scope="module")
@@ -28,25 +33,6 @@ def prompt():
     return lambda seed: turn(checkpoint, "system", 9, seed=1) + turn(checkpoint, "user", 30, seed=seed) + opening
 
 
-def replies(server, prompt, **kwargs):
-    return [
-        generate(server, prompt(seed), num_tokens=16, namespace=f"n{seed}", **kwargs)["output_ids"]
-        for seed in range(NUM_PROMPTS)
-    ]
-
-
-def test_an_empty_memory_and_no_memory_answer_as_sglang_without_the_plugin(model_dir, prompt, tmp_path):
-    with serving(tiny_checkpoint(FAMILY), tmp_path / "plain", SGLANG_PLUGINS="none") as server:
-        plain = replies(server, prompt)
-    with serving(model_dir, tmp_path / "memory") as server:
-        assert replies(server, prompt, mode="read") == plain
-        assert replies(server, prompt, mode="both") == plain
-        assert server.tracebacks() == 0
-    with serving(model_dir, tmp_path / "off", SGLANG_V14_MEMORY="0") as server:
-        assert replies(server, prompt) == plain
-    assert not (tmp_path / "off").exists()
-
-
 def test_every_unserved_argument_is_named_before_anything_starts(model_dir, tmp_path):
     with (
         pytest.raises(CheckError) as refused,
@@ -57,6 +43,13 @@ def test_every_unserved_argument_is_named_before_anything_starts(model_dir, tmp_
     assert "--json-model-override-args" in str(refused.value)
 
 
+def test_an_unknown_switch_stops_the_process(monkeypatch):
+    monkeypatch.setenv("SGLANG_V14_MEMROY", "1")
+    with pytest.raises(SystemExit, match="SGLANG_V14_MEMROY"):
+        plugin.load()
+
+
+@pytest.mark.slow
 def test_an_unknown_switch_stops_the_server(model_dir, tmp_path):
     with (
         pytest.raises(CheckError, match="SGLANG_V14_MEMROY"),
@@ -65,11 +58,45 @@ def test_an_unknown_switch_stops_the_server(model_dir, tmp_path):
         pass
 
 
+def test_without_memory_one_hook_is_left(monkeypatch):
+    """It takes the memory's options out of the configuration, so that the directory is served like any other."""
+    registered = []
+    monkeypatch.setenv("SGLANG_V14_MEMORY", "0")
+    monkeypatch.setattr(HookRegistry, "register", lambda target, *_: registered.append(target))
+    plugin.load()
+    assert registered == [seams.PARSE_CONFIG.target]
+
+
+def test_a_store_that_cannot_be_opened_is_no_store(tmp_path, caplog):
+    (tmp_path / "memory").write_text("not a directory")
+    memory = Memory.open(tiny_profile(FAMILY), Switches(memory_home=tmp_path / "memory"))
+    assert not memory.available
+    assert memory.counters["store_unavailable"] == 1
+    assert "SGLANG_V14_MEMORY_HOME" in caplog.text
+
+
+@pytest.mark.slow
 def test_a_store_that_cannot_be_opened_leaves_a_server(model_dir, prompt, tmp_path):
     (tmp_path / "memory").write_text("not a directory")
     with serving(model_dir, tmp_path / "memory") as server:
         assert len(generate(server, prompt(1))["output_ids"]) == 4
         assert "SGLANG_V14_MEMORY_HOME" in server.log.read_text()
+
+
+def told(home, prompts):
+    """Remember prompts in a store that no server has written yet, with traces of any values."""
+    memory = Memory.open(tiny_profile(FAMILY), Switches(memory_home=home))
+    geometry = memory.profile.geometry
+    for ids in prompts:
+        cuts = memory.session("n").unknown(ids)
+        shapes = [(len(geometry.layers), c.event.num_tokens, geometry.num_kv_heads, geometry.head_dim) for c in cuts]
+        memory.session("n").keep(
+            [
+                (cut.event, Trace(keys=torch.rand(shape), values=torch.rand(shape)))
+                for cut, shape in zip(cuts, shapes, strict=True)
+            ]
+        )
+    memory.close()
 
 
 def vanish(home):
@@ -83,9 +110,7 @@ def vanish(home):
 
 def test_broken_events_and_a_vanished_disk_cost_the_recall_only(model_dir, prompt, tmp_path):
     home = tmp_path / "memory"
-    with serving(model_dir, home) as server:
-        for seed in (1, 2):
-            generate(server, prompt(seed), mode="write")
+    told(home, map(prompt, (1, 2)))
     segments = sorted(home.glob("*/segments/*.safetensors"))
     assert segments
     for segment in segments:
@@ -95,6 +120,7 @@ def test_broken_events_and_a_vanished_disk_cost_the_recall_only(model_dir, promp
     with serving(model_dir, home) as server:
         reply = generate(server, prompt(3))
         assert len(reply["output_ids"]) == 4
+        assert "set aside" in server.log.read_text()
         vanish(home)
         for seed in (4, 5):
             assert len(generate(server, prompt(seed))["output_ids"]) == 4

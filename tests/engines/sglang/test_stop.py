@@ -10,14 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.hybrid_serving import serving_of
+from tests.one_server import REREAD, served
 from tests.serving import distributions, flush_cache, generate, turn
-from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from tests.tiny import tiny_checkpoint, turns_of
 from v14.engines.sglang import runtime
 from v14.engines.sglang.hooks import stop
 from v14.engines.sglang.passes import Pass
 
-FAMILIES = ("llama", "qwen3_5")
 HEAD = 30
 
 
@@ -144,21 +143,18 @@ def test_whatever_fails_in_the_middle_of_a_pass_lets_it_go_on(monkeypatch):
     assert [str(error) for error in failed] == ["no room"]
 
 
-@pytest.fixture(scope="module", params=[FAMILIES[0], pytest.param(FAMILIES[1], marks=pytest.mark.slow)])
-def family(request):
-    return request.param
+HYBRID = served("qwen3_5", "reread", ("--enable-metrics",))
 
 
-@pytest.fixture(scope="module")
-def server(family, tmp_path_factory):
-    place = tmp_path_factory.mktemp(family)
-    model_dir = tiny_v14(family, place / "model", reinstate="reread", write_generated=False)
-    with serving_of(family, model_dir, place / "memory", "--enable-metrics") as running:
-        yield running
-        # An idle engine counts its slots of KV and of states, and ends itself when one is missing.
-        time.sleep(2)
-        assert running.running
-        assert running.tracebacks() == 0
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(REREAD, id=REREAD.name),
+        pytest.param(HYBRID, id=HYBRID.name, marks=pytest.mark.slow),
+    ],
+)
+def serves(request, one_server):
+    return request.param.family, one_server.of(request.param)
 
 
 def num_stopped(server):
@@ -170,7 +166,8 @@ def num_stopped(server):
 
 
 @pytest.mark.engine
-def test_a_stopped_pass_changes_no_reply_and_leaks_nothing(server, family):
+def test_a_stopped_pass_changes_no_reply_and_leaks_nothing(serves):
+    family, server = serves
     checkpoint = tiny_checkpoint(family)
     opening = list(turns_of(checkpoint).openings["assistant"])
 
