@@ -16,9 +16,10 @@ MODELS ?= $(MODEL)
 MUSIQUE ?= ../shared/data/musique_150.json
 QUICK ?=
 
-# What `make test-store-hard` runs.
+# What `make test-store-hard` runs, in this order.
 HARD_TESTS := tests/store/test_kill.py tests/store/test_powercut.py tests/store/test_failing.py \
-	tests/store/test_forget.py tests/store/test_forget_everywhere.py
+	tests/store/test_forget.py tests/store/test_forget_everywhere.py \
+	tests/engines/sglang/test_isolation.py tests/engines/sglang/test_disks.py
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -37,8 +38,8 @@ help:
 	@echo "make test       formatting, lint, types, the documentation, fast tests"
 	@echo "make test-slow  the minutes-long tests"
 	@echo "make test-gpu   the tests that need a CUDA device"
-	@echo "make test-store-hard  1,000 kills, 200 power cuts, failing disks, 100 forgettings of the store in a directory"
-	@echo "make test-shared-store  the store in PostgreSQL and S3: contract, kills, forgetting, two servers; installs PostgreSQL if missing"
+	@echo "make test-store-hard  1,000 kills, 200 power cuts, failing disks, 100 forgettings, 1,000 mixes of namespaces: the store in a directory"
+	@echo "make test-shared-store  the same of the store in PostgreSQL and S3, and two servers over one; installs PostgreSQL if missing"
 	@echo "make check      the functional check on MODEL=$(MODEL) with SEED=$(SEED)"
 	@echo "make e2e        the clients' examples, SGLang's router and the inspector in a real browser, against a real server"
 	@echo "make inspector  the inspector's page, built of inspector/ into the package; needs Node 20"
@@ -81,15 +82,15 @@ test-slow: $(READY)
 test-gpu: $(READY)
 	$(BIN)/pytest -m gpu
 
-# PostgreSQL is a package of Debian's; its programs need not be on the path. KILLS=… for another number than 1,000.
+# Both print a line for each count at the end.
 test-store-hard: $(READY)
-	STORE_HARD=1 $(BIN)/pytest -s --timeout 3600 $(HARD_TESTS)
-	$(BIN)/pytest -s --timeout 3600 -m slow tests/engines/sglang/test_isolation.py tests/engines/sglang/test_disks.py
+	STORE_HARD=1 $(BIN)/pytest --timeout 3600 -m 'not shared and not gpu and not e2e' $(HARD_TESTS)
 
+# PostgreSQL is a package of Debian's; its programs need not be on the path. KILLS=… for another number than 1,000.
 test-shared-store: $(READY)
 	@ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 || command -v postgres > /dev/null || \
 		{ echo "PostgreSQL is missing; installing Debian's package postgresql"; apt-get install -y --no-install-recommends postgresql; }
-	MODEL=$(MODEL) $(BIN)/pytest -s -m shared tests/store
+	MODEL=$(MODEL) $(BIN)/pytest -m shared tests/store
 
 demo: $(READY)
 	$(BIN)/python demo/demo.py

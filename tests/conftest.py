@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.counts import LINES
 from tests.one_server import OneServer, Served
 
 torch.set_num_threads(1)
@@ -33,6 +34,13 @@ def pytest_runtest_teardown(item, nextitem):
     held = item.config.stash.get(HELD, None)
     if held is not None and held.served is not None and (nextitem is None or _served(nextitem) != held.served):
         held.stop()
+
+
+def pytest_terminal_summary(terminalreporter):
+    if LINES:
+        terminalreporter.section("counts")
+        for line in LINES:
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(trylast=True)

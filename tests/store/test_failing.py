@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import counted
 from tests.store.conftest import Opener
 from tests.store.hard import HARD
 from tests.store.making import made, same_trace
@@ -207,7 +208,7 @@ def test_a_slow_disk_keeps_nobody_waiting(opened: Opener, monkeypatch: pytest.Mo
     assert store.flush(30)
     assert store.stats().num_failed_writes == 0
     assert readable(store, range(6))
-    print(f"a disk of {slow_s} s a sync: the longest call took {longest:.3f} s")
+    counted(f"a disk of {slow_s} s a sync: the longest call took {longest:.3f} s")
 
 
 def test_flush_gives_up_in_time(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,3 +236,4 @@ def test_real_file_system_full_and_read_only(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["full", "freed", "readonly", "writable", "reopened"]
+    counted("a file system of 640 KiB, full, freed, read-only, writable: everything stored read, what waited stored")

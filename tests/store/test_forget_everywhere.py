@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import counted
 from tests.store.canaries import needles
 from tests.store.hard import rounds
 from tests.store.test_kill import ROOT
@@ -73,5 +74,5 @@ def test_no_trace_of_canaries(tmp_path: Path) -> None:
         finally:
             process.kill()
     shutil.rmtree(home)
-    print(f"{CASES} canaries, {num_before} found before they were forgotten, 0 afterwards in files or memory")
+    counted(f"{CASES} canaries, {num_before} found before they were forgotten, 0 afterwards in files or memory")
     assert num_before == CASES

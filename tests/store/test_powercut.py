@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import counted
 from tests.store.checker import wrongs
 from tests.store.hard import rounds
 from tests.store.making import made
@@ -60,7 +61,7 @@ def test_power_cuts(tmp_path: Path, run: tuple[Path, list[Step]]) -> None:
         num_forgotten += len(said(steps[:cut], "forgot"))
         num_torn += torn
         shutil.rmtree(home)
-    print(
+    counted(
         f"{CUTS} power cuts ({num_torn} keeping any part of what was not synced): 0 failures to open, 0 torn events; "
         f"of {num_acknowledged} acknowledged events 0 lost, of {num_forgotten} forgotten ones 0 left"
     )

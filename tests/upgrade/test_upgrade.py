@@ -16,7 +16,7 @@ from v14.errors import OptionError, UnsupportedModelError, UpgradeError
 from v14.models import adapter_for
 from v14.profile import Profile
 from v14.upgrade import Silent, upgrade
-from v14.upgrade.calibration import build
+from v14.upgrade.calibration import build, doubts
 from v14.upgrade.directory import whole_or_nothing
 from v14.upgrade.weights import weights_id
 
@@ -39,7 +39,7 @@ REREAD = (*HYBRIDS, *REREAD_ONLY)
 """Families whose events are read again unless their options say otherwise."""
 
 WHOLE_SET = ("llama",)
-"""Upgraded with the calibration set that people get; a small one does for the others."""
+"""Upgraded with the calibration sets that people get; small ones do for the others."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def upgraded(tmp_path_factory):
             report = Silent()
             with pytest.MonkeyPatch.context() as patch:
                 if family not in WHOLE_SET:
-                    patch.setattr("v14.upgrade.make.build", small_set)
+                    make_small(patch)
                 upgrade(tiny_checkpoint(family), out, link="copy", report=report)
             made[family] = (out, report)
         return made[family]
@@ -185,7 +185,7 @@ def test_again_changes_nothing_and_says_so(upgraded):
 
 @pytest.mark.parametrize("link", ["hardlink", "symlink"])
 def test_links(monkeypatch, tmp_path, link):
-    monkeypatch.setattr("v14.upgrade.make.build", small_set)
+    make_small(monkeypatch)
     source = copy_of("llama", tmp_path / "src")
     out = tmp_path / "out"
     upgrade(source, out, link=link, report=Silent())
@@ -195,8 +195,16 @@ def test_links(monkeypatch, tmp_path, link):
     assert not (out / "config.json").samefile(source / "config.json")
 
 
+def make_small(patch):
+    """Calibration sets of two kinds of facts and a few of everything else: enough to run every line of an upgrade."""
+    patch.setattr("v14.upgrade.make.build", small_set)
+    patch.setattr(doubts, "KINDS", doubts.KINDS[:2])
+    for name, num in {"FACTS": 8, "STRANGERS": 8, "CHAINS": 2, "TALK": 2}.items():
+        patch.setattr(doubts, f"NUM_{name}", num)
+
+
 def small_set(seed):
-    """Two kinds of facts and a few of everything else: enough to run every line of an upgrade."""
+    """The first set."""
     whole = build(seed, num_kinds=2)
     facts, others = ([q for q in whole.questions if (q.fact is None) == other] for other in (False, True))
     told, talk = ([chat for chat in whole.chats if (chat.fact is None) == other] for other in (False, True))

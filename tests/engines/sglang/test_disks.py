@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests import disks
+from tests.counts import counted
 from tests.serving import generate, serving, turn
 from tests.tiny import SHAPE, tiny_checkpoint, tiny_profile, tiny_v14, turns_of, v14_of, write_checkpoint
 from v14.store.core import MAX_FAILED_BYTES
@@ -80,7 +81,9 @@ class Talk:
         resumed_s = time.monotonic() - begun
         assert self.num_stored() == told + 2 * NUM_REQUESTS
         assert self.server.tracebacks() == 0, self.server.log_tail()
-        print(f"{what}: {self.said()}; {NUM_REQUESTS} events waited, all stored {resumed_s:.1f} s after it was mended")
+        counted(
+            f"{what}: {self.said()}; {NUM_REQUESTS} events waited, all stored {resumed_s:.1f} s after it was mended"
+        )
 
     def num_stored(self):
         return namespaces_on_disk(self.files, tiny_profile(FAMILY).weights_id).get("n", 0)
@@ -116,7 +119,7 @@ def test_a_slow_disk(tmp_path):
         talk.wait_for(events=3 * NUM_REQUESTS, events_pending=0, events_lost=0)
         assert talk.num_stored() == 3 * NUM_REQUESTS
         assert talk.server.tracebacks() == 0, talk.server.log_tail()
-        print(
+        counted(
             f"a disk of {disks.SLOW_WRITE_S:g} s a write: {talk.said()}; the slowest before {quick_s:.2f} s, "
             f"meanwhile {slow_s:.2f} s; {waiting['events_pending']} events waited, all stored while it was slow"
         )
@@ -150,7 +153,7 @@ def test_what_memory_does_not_hold_is_lost_and_counted(tmp_path):
         talk.wait_for(events_pending=0, events_lost=NUM_REQUESTS, events=num_fitting + NUM_REQUESTS)
         assert talk.server.tracebacks() == 0, talk.server.log_tail()
         assert "are being lost, 1 now" in talk.server.log.read_text()
-        print(
+        counted(
             f"full for longer: {talk.said()}; {waiting['events_pending']} events waited, "
             f"{waiting['events_lost']} were lost, as the counter says"
         )

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.counts import counted
 from tests.engines.sglang.test_front import request_of
 from tests.engines.sglang.test_probe import Scheduler
 from tests.tiny import tiny_checkpoint, tiny_profile, turns_of
@@ -222,7 +223,7 @@ def test_no_mix_of_requests_crosses(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_no_mix_of_a_thousand_crosses(tmp_path, monkeypatch):
     counts = mixes(tmp_path, monkeypatch, 1000, seed=15)
-    print(f"isolation: {counts['crossings']} crossings in 1000 mixes of {counts['read']} readings: {dict(counts)}")
+    counted(f"isolation: {counts['crossings']} crossings in 1,000 mixes of {counts['read']} readings: {dict(counts)}")
     assert counts["crossings"] == 0
     assert counts["recalling"] > 500
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.counts import counted
 from tests.shared_servers import Postgres
 from tests.store.contract.places import Shared
 from tests.store.contract.test_contract import wait_until
@@ -71,7 +72,7 @@ def test_random_cases(servers: tuple[Postgres, int]) -> None:
             assert all(part in seen for event in held for part in needles(event, "home").values()), "the search finds"
             num_kept += len(kept)
             assert one.verify() == []
-    print(f"{CASES} cases: {num_forgotten} events forgotten, 0 traces of them left; {num_kept} others whole")
+    counted(f"{CASES} cases of forgetting: {num_forgotten} events, 0 traces of them left; {num_kept} others whole")
 
 
 def test_two_servers_forget_at_once(shared: Shared) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.counts import counted
 from tests.shared_servers import Postgres
 from tests.store.contract.places import Shared
 from tests.store.making import again, made, same_trace
@@ -72,7 +73,7 @@ def test_kills(servers: tuple[Postgres, int]) -> None:
                 assert store.stats().num_events == len(follower.seen)
                 num_leftovers += store.collect(grace_s=-5)
                 assert store.verify() == [], "every event is whole, and only what no row names was collected"
-    print(
+    counted(
         f"{KILLS} kills of {WRITERS} writers at once: {num_acknowledged} events acknowledged, {num_seen} there, "
         f"0 lost, 0 torn, 0 failures to open; {num_leftovers} segments of commits that never came were collected"
     )

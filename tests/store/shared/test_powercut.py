@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.counts import counted
 from tests.power_disk import PowerDisk
 from tests.shared_servers import NO_SYNC, Postgres, postgres_server
 from tests.store.contract.places import Shared
@@ -153,8 +154,8 @@ def test_power_cuts(servers: tuple[Postgres, int]) -> None:
                     )
                 num_acknowledged += len(acknowledged)
                 num_seen += num_held
-    print(
-        f"\n{CUTS} power cuts of {WRITERS} writers and PostgreSQL: {num_acknowledged} events acknowledged, {num_seen} "
+    counted(
+        f"{CUTS} power cuts of {WRITERS} writers and PostgreSQL: {num_acknowledged} events acknowledged, {num_seen} "
         f"there, 0 lost, 0 torn, 0 failures to open; {num_leftovers} objects of commits that never came were collected"
     )
     assert num_acknowledged >= CUTS
@@ -174,11 +175,11 @@ def test_a_database_that_does_not_sync_is_seen(servers: tuple[Postgres, int]) ->
                 try:
                     site.restore()
                 except AssertionError:
-                    print(f"cut {number + 1}: PostgreSQL did not start again")
+                    counted(f"control, a database that does not sync: cut {number + 1}: PostgreSQL did not start again")
                     return
                 found, *_ = site.wrongs(acknowledged)
             if found:
-                print(f"cut {number + 1}: {found[0]}")
+                counted(f"control, a database that does not sync: cut {number + 1}: {found[0]}")
                 return
     pytest.fail("10 cuts of a database that does not sync went unseen")
 
@@ -194,6 +195,6 @@ def test_rows_before_their_objects_are_seen(servers: tuple[Postgres, int]) -> No
                 site.restore()
                 found, *_ = site.wrongs(acknowledged)
             if any("not whole" in wrong for wrong in found):
-                print(f"seen at cut {number + 1}")
+                counted(f"control, rows before their objects: seen at cut {number + 1}")
                 return
     pytest.fail("60 cuts between rows and their objects went unseen")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import counted
 from tests.shared_servers import Postgres
 from tests.store.contract.places import Shared
 from v14.check.client import ChatClient
@@ -60,12 +61,12 @@ def test_told_at_one_asked_at_the_other(servers: tuple[Postgres, int], shared: S
         found = tell_and_ask(facts, "both", one, other)
         for name, facts_found in (("told and asked at one", reference), ("asked at the other", found)):
             num_recalled, num_right = map(sum, zip(*facts_found, strict=True))
-            print(f"{name}: {num_recalled} of {NUM_FACTS} recalled, {num_right} of {NUM_FACTS} answered right")
-        print(f"{sum(map(eq, found, reference))} of {NUM_FACTS} facts as at one")
+            counted(f"{name}: {num_recalled} of {NUM_FACTS} recalled, {num_right} of {NUM_FACTS} answered right")
+        counted(f"{sum(map(eq, found, reference))} of {NUM_FACTS} facts as at one")
         assert found == reference
         # How many is the model's affair; few would say nothing.
         assert sum(was_recalled for was_recalled, _ in found) > 0.8 * NUM_FACTS
         tracebacks = one.tracebacks() + other.tracebacks()
     [store] = [view for view in views(shared.home) if "both" in view.namespaces]
-    print(f"{store.num_events} events, {store.num_bytes} bytes, {tracebacks} tracebacks")
+    counted(f"{store.num_events} events, {store.num_bytes} bytes, {tracebacks} tracebacks")
     assert not tracebacks
