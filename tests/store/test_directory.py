@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 
 from tests.store.conftest import Opener
 from tests.store.making import WEIGHTS, made
+from tests.store.test_failing import wait_until
 from v14.errors import StoreError, StoreVersionError
 from v14.store.directory import DirectoryStore
-from v14.store.layout import Layout
+from v14.store.files import FileBlobs
+from v14.store.layout import Layout, segment_name
 
 
 def columns(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -82,7 +85,7 @@ def test_unusable_places_are_refused(tmp_path: Path) -> None:
                 DirectoryStore.open(tmp_path, weights)
 
 
-def test_orphans_are_removed_at_open(opened: Opener) -> None:
+def test_orphans_are_removed_after_opening(opened: Opener) -> None:
     store = opened()
     store.put([made(1)])
     store.close()
@@ -91,7 +94,62 @@ def test_orphans_are_removed_at_open(opened: Opener) -> None:
     for name in ("0000000007.safetensors", "0000000002.tmp", ".tmpAbCdEf"):
         (segments / name).write_bytes(kept.read_bytes()[:40])
     again = opened()
-    assert list(segments.iterdir()) == [kept]
+    wait_until(lambda: list(segments.iterdir()) == [kept])
     again.put([made(2)])
     assert again.flush(10)
     assert sorted(path.name for path in segments.iterdir()) == [kept.name, "0000000002.safetensors"]
+
+
+def test_what_no_row_names_goes_in_the_background(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening does not wait for a look at every file: what it is for is done before anything is written."""
+    store = opened()
+    store.put([made(1)])
+    store.close()
+    layout = Layout.of(tmp_path, WEIGHTS)
+    (segment,) = layout.segments.iterdir()
+    stray = layout.segment(segment_name(2))
+    stray.write_bytes(segment.read_bytes())
+    looking, go_on = threading.Event(), threading.Event()
+    names = FileBlobs.names
+
+    def slowly(blobs: FileBlobs) -> set[str]:
+        looking.set()
+        assert go_on.wait(10)
+        return names(blobs)
+
+    monkeypatch.setattr(FileBlobs, "names", slowly)
+    store = opened()
+    assert looking.wait(10)
+    assert stray.exists()
+    assert store.events("home") == [made(1)[0]]
+    store.put([made(2)])
+    go_on.set()
+    assert store.flush(10)
+    assert sorted(path.name for path in layout.segments.iterdir()) == [segment.name, stray.name]
+    assert store.verify() == []
+    assert store.events("home") == [made(1)[0], made(2)[0]]
+    store.close()
+
+
+def test_a_disk_that_fails_meanwhile_is_logged(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened().close()
+    stray = Layout.of(tmp_path, WEIGHTS).segment(segment_name(7))
+    stray.write_bytes(b"x")
+
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileBlobs, "remove", refuse)
+        store = opened()
+        store.put([made(1)])
+        assert store.flush(10)
+    assert "Input/output error" in caplog.text
+    assert store.events("home") == [made(1)[0]]
+    assert stray.exists()
+    assert store.forget("home", [made(1)[0].id]) == 1
+    assert not stray.exists(), "the next forgetting looks again"

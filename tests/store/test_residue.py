@@ -238,3 +238,51 @@ def test_another_reader_is_told_of(file: File) -> None:
         needles = file.delete(1)
         with pytest.raises(StoreError, match="another process reads"):
             file.residue.remove(file.writer, needles)
+
+
+def held_in_gaps(file: File, needles: list[bytes]) -> list[int]:
+    """Numbers of the pages whose dead bytes hold one of them."""
+    return [
+        number
+        for number, page in enumerate(pages(file.path), start=1)
+        if any(needle in dead_bytes(page, number) for needle in needles)
+    ]
+
+
+def test_copies_are_overwritten_where_they_lie(tmp_path: Path) -> None:
+    """Two pages or so of a file are written, not the file; and what stands there stays, also when it is written on."""
+    with closing(File(tmp_path / "events.sqlite3", secure=False)) as file:
+        file.put(2000)
+        needles = file.delete(2)
+        file.residue._write_back(file.writer)
+        found, before = held_in_gaps(file, needles), pages(file.path)
+        assert found
+        statements: list[str] = []
+        file.writer.set_trace_callback(statements.append)
+        file.residue.remove(file.writer, needles)
+        file.writer.set_trace_callback(None)
+        assert "VACUUM" not in statements
+        after = pages(file.path)
+        assert [number for number, (a, b) in enumerate(zip(before, after, strict=True), start=1) if a != b] == found
+        assert file.writer.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert sorted(file.writer.execute("SELECT name, body FROM events")) == sorted(file.held)
+        # Whatever SQLite kept of those pages in memory does not come back with its next rows.
+        for _ in range(5):
+            file.put(100)
+            file.grow()
+        file.residue._write_back(file.writer)
+        assert [needle for needle in needles if needle in file.content()] == []
+        assert file.writer.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_what_lies_in_an_overflow_has_the_file_written_anew(tmp_path: Path) -> None:
+    """No page of a b-tree: which of its bytes are a row's is not looked at."""
+    with closing(File(tmp_path / "events.sqlite3", secure=True)) as file:
+        file.put(50)
+        body = file.rng.randbytes(9000)
+        file._run("INSERT INTO events VALUES (?, ?)", [("long", body)])
+        statements: list[str] = []
+        file.writer.set_trace_callback(statements.append)
+        file.residue.remove(file.writer, [body[5000:5100]])
+        assert "VACUUM" in statements
+        assert file.writer.execute("SELECT body FROM events WHERE name = 'long'").fetchone() == (body,)

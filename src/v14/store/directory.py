@@ -44,6 +44,7 @@ class DirectoryStore(CoreStore):
             clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
             keeping=keeping, vault=vault,
         )  # fmt: skip
+        self._is_tidy = False
         self._tender = Tender(
             catalog, segments, self._eraser, keeping, vault,
             new_name=self._new_name, clock=clock, merged_bytes=batch_bytes,
@@ -73,8 +74,6 @@ class DirectoryStore(CoreStore):
             catalog = Catalog(layout.catalog, weights_id, fsync=fsync)
             blobs = FileBlobs(layout.segments, fsync=fsync)
             vault = open_vault(catalog, weights_id, master)
-            # What no row names is the remainder of a commit that never came.
-            blobs.remove(blobs.names() - catalog.segments())
             store = cls(
                 layout, catalog, Segments(blobs, weights_id, vault), blobs, descriptor,
                 clock=clock, batch_bytes=batch_bytes, max_failed_bytes=max_failed_bytes, retry_s=retry_s, tend_s=tend_s,
@@ -85,6 +84,7 @@ class DirectoryStore(CoreStore):
                 store._writer.run(store._finish)
             except StoreError as error:
                 log.warning("%s", error)
+            store._writer.begin(store._tidy)
             return store
         except BaseException as error:
             if catalog is not None:
@@ -128,9 +128,17 @@ class DirectoryStore(CoreStore):
         self._first, self._is_tidy = max(self._first, _next_number(self._embedded)), False
         log.warning("%s was taken away and is there again", self._layout.root)
 
+    def _tidy(self) -> None:
+        """Remove what no row names: the remainder of a commit that never came.
+
+        In the background, because it takes a look at every file and every segment's rows.
+        """
+        with self._changing():
+            self._files.remove(self._leftovers(set()))
+
     def _leftovers(self, replaced: set[str]) -> set[str]:
-        """Those `replaced`; after a failure whatever no row names, such as what a commit left of an event that awaits
-        its next try."""
+        """Those `replaced`; after opening and after a failure whatever no row names, such as what a commit left of an
+        event that awaits its next try."""
         if self._is_tidy:
             return replaced
         self._is_tidy = True

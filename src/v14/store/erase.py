@@ -1,7 +1,7 @@
 """Erasing committed events: their rows and links, and every byte of their traces. Runs on the writer's thread.
 
 step                                           a crash behind it leaves
-1. segments without them are written anew      files that no row names: removed at the next opening, nothing forgotten
+1. segments without them are written anew      files that no row names: go after the next opening, nothing forgotten
 2. one transaction: rows and links deleted,    forgotten for good; old files and copies in the catalog's files: the
    other rows moved, an unfinished record      next opening removes them, because the record is unfinished
 3. the catalog's log and pages are scrubbed

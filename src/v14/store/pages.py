@@ -22,25 +22,31 @@ _POINTERS_AT = {2: 12, 5: 12, 10: 8, 13: 8}
 
 def dead_bytes(page: bytes, number: int) -> bytes:
     """The dead bytes of page `number` (the first is 1), part behind part; all of a page that makes no sense."""
+    ranges = dead_ranges(page, number)
+    return page if ranges is None else b"".join(page[start:end] for start, end in ranges)
+
+
+def dead_ranges(page: bytes, number: int) -> list[tuple[int, int]] | None:
+    """Where the dead bytes of a b-tree page lie, as [start, end) from the page's start; None for any other page."""
     start = FILE_HEADER_BYTES if number == 1 else 0
     pointers_at = _POINTERS_AT.get(page[start]) if len(page) >= start + 12 else None
     if pointers_at is None:
-        return page
+        return None
     block, num_cells, cells_at = struct.unpack_from(">HHH", page, start + 1)
     cells_at = cells_at or 65536
     pointers_end = start + pointers_at + 2 * num_cells
     if not pointers_end <= cells_at <= len(page):
-        return page
-    parts = [page[pointers_end:cells_at]]
+        return None
+    ranges = [(pointers_end, cells_at)]
     while block:
         if not cells_at <= block <= len(page) - 4:
-            return page
+            return None
         following, size = struct.unpack_from(">HH", page, block)
         if not 4 <= size <= (following or len(page)) - block:
-            return page
-        parts.append(page[block + 4 : block + size])
+            return None
+        ranges.append((block + 4, block + size))
         block = following
-    return b"".join(parts)
+    return ranges
 
 
 def page_size_of(descriptor: int) -> int:

@@ -3,8 +3,8 @@
 where                               how it goes
 deleted cells, freed pages          overwritten with zeros as they are freed (`secure_delete`, on from the first day)
 earlier versions of pages (WAL)     the log is written back and cut to nothing
-copies that moving cells between    looked for in the dead bytes of pages; if any is there, the whole file is written
-pages may leave in a page's gap     anew (VACUUM)
+copies that moving cells between    looked for in the dead bytes of pages, and overwritten with zeros there; one that
+pages may leave in a page's gap     lies elsewhere (a page of an overflow) has the whole file written anew (VACUUM)
 memory of the connections           given back: the catalog opens others
 
 A page whose dead bytes are zeros holds nothing that was deleted, and stays so until it is written. So pages are looked
@@ -14,11 +14,11 @@ at once, in the background, and again only where they were written since, as the
 import os
 import secrets
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from v14.errors import StoreError
-from v14.store.pages import dead_bytes, logged_pages, page_size_of
+from v14.store.pages import dead_bytes, dead_ranges, logged_pages, page_size_of
 
 CHUNK_PAGES = 4096
 MAX_SEARCH_BYTES = 1 << 34
@@ -36,7 +36,7 @@ class Residue:
     def __init__(self, path: Path) -> None:
         """For a file that is there. Raises `StoreError`."""
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
                 f"{path} cannot be opened ({error}); check its owner and the limits of the process"
@@ -76,12 +76,13 @@ class Residue:
         return until < num_pages
 
     def remove(self, writer: sqlite3.Connection, needles: Collection[bytes] | None) -> None:
-        """Write the log back, and the file anew where a needle is found in it, or where none are given.
+        """Write the log back, and overwrite the dead bytes of pages in which a needle is found.
 
-        Raises `sqlite3.Error`, and `StoreError` while another process reads.
+        The file is written anew where that is not enough, and where no needles are given. Raises `sqlite3.Error`,
+        `OSError`, and `StoreError` while another process reads.
         """
         self._write_back(writer)
-        if needles is None or self._found(needles):
+        if needles is None or not self._wiped(writer, needles):
             writer.execute("VACUUM")
             self._write_back(writer)
 
@@ -98,13 +99,40 @@ class Residue:
                 "from being cut; it is tried again in the background. End `v14 store` or other readers of this store."
             )
 
-    def _found(self, needles: Collection[bytes]) -> bool:
-        searched = 0
-        for dead in self._dirty(0, self._measure()):
-            searched += len(dead) * len(needles)
-            if searched > MAX_SEARCH_BYTES or any(needle in dead for needle in needles):
-                return True
-        return False
+    def _wiped(self, writer: sqlite3.Connection, needles: Collection[bytes]) -> bool:
+        """Whether no needle is in any dead byte now.
+
+        Dead bytes are written where they lie, past SQLite, while it keeps every other writer out and its log is empty.
+        What stands beside them is as safe as SQLite itself takes it to be: a disk does not damage what lies around
+        the bytes that it writes (https://sqlite.org/psow.html).
+        """
+        searched, num_wiped = 0, 0
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            for page, number in self._dirty(0, self._measure()):
+                dead = dead_bytes(page, number)
+                searched += len(dead) * len(needles)
+                if searched > MAX_SEARCH_BYTES:
+                    return False
+                if any(needle in dead for needle in needles):
+                    ranges = dead_ranges(page, number)
+                    if ranges is None:
+                        return False
+                    self._wipe(number, ranges)
+                    num_wiped += 1
+            if num_wiped:
+                os.fsync(self._descriptor)
+        finally:
+            writer.execute("ROLLBACK")
+            # A page that the connection still holds would be written with its dead bytes as they were.
+            writer.execute("PRAGMA shrink_memory")
+        return True
+
+    def _wipe(self, number: int, ranges: Sequence[tuple[int, int]]) -> None:
+        place = (number - 1) * self._page_size
+        for start, end in ranges:
+            os.pwrite(self._descriptor, ZEROS[: end - start], place + start)
+        self._clean[number - 1] = 1
 
     def _measure(self) -> int:
         """Number of pages of the file; those that are new are to be looked at."""
@@ -113,8 +141,8 @@ class Residue:
         self._clean = self._clean[:num_pages].ljust(num_pages, b"\0")
         return num_pages
 
-    def _dirty(self, first: int, last: int) -> Iterator[bytes]:
-        """Dead bytes other than zeros, page by page, of those of pages [first, last), from 0, that may have some."""
+    def _dirty(self, first: int, last: int) -> Iterator[tuple[bytes, int]]:
+        """Those of the pages [first, last), from 0, with dead bytes other than zeros; each with its number, from 1."""
         clean, size = self._clean, self._page_size
         page = clean.find(0, first, last)
         while page >= 0:
@@ -123,11 +151,11 @@ class Residue:
             until = end if until < 0 else until
             chunk = os.pread(self._descriptor, (until - page) * size, page * size)
             for place, number in zip(range(0, len(chunk), size), range(page + 1, until + 1), strict=False):
-                dead = dead_bytes(chunk[place : place + size], number)
-                if ZEROS.startswith(dead):
+                found = chunk[place : place + size]
+                if ZEROS.startswith(dead_bytes(found, number)):
                     clean[number - 1] = 1
                 else:
-                    yield dead
+                    yield found, number
             page = clean.find(0, until, last)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from v14.errors import StoreError
@@ -113,6 +114,12 @@ class Writer:
         result: Result = job.future.result()
         return result
 
+    def begin(self, call: Callable[[], None]) -> None:
+        """Have `call` called on the writer's thread before anything else, without waiting; what it raises is logged."""
+        with self._changed:
+            self._jobs.append(Job(partial(self._safely, call)))
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Try once more to commit everything and end the thread; events that still cannot be written are lost."""
         with self._changed:
@@ -158,7 +165,7 @@ class Writer:
                 now = time.monotonic()
                 if now >= self._tend_at:
                     self._tend_at = now + self._tend_s
-                    return Job(self._tend_safely)
+                    return Job(partial(self._safely, self._tend))
                 idle = self._pending.settled(self._pending.last_number)
                 write_at = math.inf if idle else self._write_at(now)
                 if now >= write_at:
@@ -178,9 +185,9 @@ class Writer:
         hurried = self._num_waiting or self._pending.num_bytes >= self._batch_bytes
         return max(self._retry_at, now if hurried else self._gathered_at)
 
-    def _tend_safely(self) -> None:
+    def _safely(self, call: Callable[[], None]) -> None:
         try:
-            self._tend()
+            call()
         except Exception as error:  # noqa: BLE001 - tried again the next time; serving goes on
             self._report(error)
 
