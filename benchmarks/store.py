@@ -31,7 +31,7 @@ EVENTS_PER_SEGMENT = 16
 NUM_TOKENS, NUM_LAYERS = 64, 30
 CHUNK = 20_000
 """Rows of one transaction of the bulk: SQLite gets slow in long logs."""
-NUM_OPENINGS = 5
+NUM_OPENINGS, NUM_COLD = 5, 2
 
 
 @contextmanager
@@ -111,6 +111,16 @@ def fill(home: Path, num_events: int) -> None:
         layout.segment(segment_name(1 + number)).write_bytes(b"")
 
 
+def out_of_cache(path: Path) -> None:
+    """Have the system read a file from the disk the next time."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 def many(home: Path, num_events: int) -> None:
     """Opening and forgetting with a catalog of `num_events` rows."""
     num_segments = -(-num_events // EVENTS_PER_SEGMENT)
@@ -121,11 +131,15 @@ def many(home: Path, num_events: int) -> None:
             fill(home, num_events)
     size = catalog.stat().st_size
     print(f"  catalog: {size / 2**20:,.0f} MiB, {size / num_events:,.0f} bytes an event", flush=True)
-    for _ in range(NUM_OPENINGS):
+    for number in range(NUM_OPENINGS):
         print(f"  ({load()})")
-        with timed("open"):
+        if number < NUM_COLD:
+            out_of_cache(catalog)
+        with timed("open" + ", the catalog out of the page cache" * (number < NUM_COLD)):
             store = DirectoryStore.open(home, WEIGHTS, tend_s=3600)
         with closing(store):
+            with timed("look for files that no row names, in the background"):
+                store._writer.run(lambda: None)
             with timed("counts by namespace"):
                 store.namespaces()
             with timed("list one namespace's ids"):

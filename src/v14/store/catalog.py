@@ -228,7 +228,7 @@ class Catalog(SqliteFile):
     def scrub(self, needles: Collection[bytes] | None) -> None:
         """Leave no copy of what was deleted in the catalog's files. Raises `StoreError`, also where another reads.
 
-        `needles` are what must not be found any more; without them the catalog is written anew in any case.
+        `needles` are what must not be found any more; without them everything that was deleted is.
         """
         with self._writing, self._reading, self._errors():
             self._residue.remove(self._writer, needles)

@@ -3,8 +3,8 @@
 where                               how it goes
 deleted cells, freed pages          overwritten with zeros as they are freed (`secure_delete`, on from the first day)
 earlier versions of pages (WAL)     the log is written back and cut to nothing
-copies that moving cells between    looked for in the dead bytes of pages, and overwritten with zeros there; one that
-pages may leave in a page's gap     lies elsewhere (a page of an overflow) has the whole file written anew (VACUUM)
+copies that moving cells between    the dead bytes of every page of a b-tree are overwritten with zeros; other pages
+pages may leave in a page's gap     (of an overflow) are searched, and a find has the file written anew (VACUUM)
 memory of the connections           given back: the catalog opens others
 
 A page whose dead bytes are zeros holds nothing that was deleted, and stays so until it is written. So pages are looked
@@ -22,7 +22,7 @@ from v14.store.pages import dead_bytes, dead_ranges, logged_pages, page_size_of
 
 CHUNK_PAGES = 4096
 MAX_SEARCH_BYTES = 1 << 34
-"""Dead bytes times needles beyond which writing the file anew is quicker than searching it."""
+"""Bytes of such pages times needles beyond which writing the file anew is quicker than searching it."""
 ZEROS = bytes(1 << 16)
 
 
@@ -76,13 +76,13 @@ class Residue:
         return until < num_pages
 
     def remove(self, writer: sqlite3.Connection, needles: Collection[bytes] | None) -> None:
-        """Write the log back, and overwrite the dead bytes of pages in which a needle is found.
+        """Write the log back, and overwrite what no row owns.
 
-        The file is written anew where that is not enough, and where no needles are given. Raises `sqlite3.Error`,
-        `OSError`, and `StoreError` while another process reads.
+        The file is written anew where a needle is found elsewhere; without needles, where there is an elsewhere. Raises
+        `sqlite3.Error`, `OSError`, and `StoreError` while another process reads.
         """
         self._write_back(writer)
-        if needles is None or not self._wiped(writer, needles):
+        if not self._wiped(writer, needles):
             writer.execute("VACUUM")
             self._write_back(writer)
 
@@ -99,27 +99,25 @@ class Residue:
                 "from being cut; it is tried again in the background. End `v14 store` or other readers of this store."
             )
 
-    def _wiped(self, writer: sqlite3.Connection, needles: Collection[bytes]) -> bool:
-        """Whether no needle is in any dead byte now.
+    def _wiped(self, writer: sqlite3.Connection, needles: Collection[bytes] | None) -> bool:
+        """Overwrite all dead bytes of b-trees, whatever they hold; whether no other page has a needle.
 
-        Dead bytes are written where they lie, past SQLite, while it keeps every other writer out and its log is empty.
-        What stands beside them is as safe as SQLite itself takes it to be: a disk does not damage what lies around
-        the bytes that it writes (https://sqlite.org/psow.html).
+        They are written where they lie, past SQLite, while it keeps every other writer out and its log is empty. What
+        stands beside them is as safe as SQLite itself takes it to be: a disk does not damage what lies around the bytes
+        that it writes (https://sqlite.org/psow.html).
         """
-        searched, num_wiped = 0, 0
+        searched = num_wiped = 0
         writer.execute("BEGIN IMMEDIATE")
         try:
             for page, number in self._dirty(0, self._measure()):
-                dead = dead_bytes(page, number)
-                searched += len(dead) * len(needles)
-                if searched > MAX_SEARCH_BYTES:
-                    return False
-                if any(needle in dead for needle in needles):
-                    ranges = dead_ranges(page, number)
-                    if ranges is None:
-                        return False
-                    self._wipe(number, ranges)
+                ranges = dead_ranges(page, number)
+                if ranges is not None:
+                    self._wipe(page, number, ranges)
                     num_wiped += 1
+                    continue
+                searched += len(page) * len(needles or ())
+                if needles is None or searched > MAX_SEARCH_BYTES or any(needle in page for needle in needles):
+                    return False
             if num_wiped:
                 os.fsync(self._descriptor)
         finally:
@@ -128,10 +126,11 @@ class Residue:
             writer.execute("PRAGMA shrink_memory")
         return True
 
-    def _wipe(self, number: int, ranges: Sequence[tuple[int, int]]) -> None:
+    def _wipe(self, page: bytes, number: int, ranges: Sequence[tuple[int, int]]) -> None:
         place = (number - 1) * self._page_size
         for start, end in ranges:
-            os.pwrite(self._descriptor, ZEROS[: end - start], place + start)
+            if not ZEROS.startswith(page[start:end]):
+                os.pwrite(self._descriptor, ZEROS[: end - start], place + start)
         self._clean[number - 1] = 1
 
     def _measure(self) -> int:
