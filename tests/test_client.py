@@ -73,6 +73,38 @@ def test_a_chat_names_its_memory_and_says_what_was_recalled():
     )
 
 
+def test_what_was_recalled_while_the_reply_was_written():
+    event = {"id": "e", "namespace": "n", "chat_id": "c", "role": "user", "said_at": 1.0, "text": "t", "vote": 2.0}
+    looks = [{"at": 32, "span_tokens": 9, "recalled": [event], "votes": {"e": 2.0}, "reason": "above"}]
+    body = {"choices": [{"message": {"content": "x"}}], "metadata": {"v14": {"while_decoding": looks}}}
+    with answering(200, json.dumps(body).encode()) as url:
+        answer = Client(url).chat("x")
+    (look,) = answer.while_decoding
+    assert (look.at, look.reason, [event.id for event in look.recalled]) == (32, "above", ["e"])
+    assert answer.recalled == ()
+
+
+def test_links_of_an_event_and_taking_one_back():
+    seen = []
+    event = {"id": "e", "namespace": "n", "chat_id": "c", "role": "user", "said_at": 1.0, "num_tokens": 2, "text": "t"}
+    link = {"kind": "supersedes", "weight": 0.5, "outgoing": False, "event": {**event, "form": "int8"}}
+    with answering(200, json.dumps({**event, "links": [link]}).encode(), seen) as url:
+        ann = Client(url, namespace="ann")
+        (found,) = ann.links("sha256:1")
+        assert (found.kind, found.weight, found.outgoing, found.event.id) == ("supersedes", 0.5, False, "e")
+        shown = CliRunner().invoke(app, ["event", "show", "sha256:1", "--server", url]).stdout
+        assert "← supersedes" in shown
+        listed = CliRunner().invoke(app, ["event", "show", "sha256:1", "--server", url, "--json"]).stdout
+        assert [link["event"]["id"] for link in json.loads(listed)["links"]] == ["e"]
+    assert seen[0][0] == "/v14/events/sha256%3A1/ties?namespace=ann"
+    seen.clear()
+    with answering(200, b'{"namespace": "ann", "unlinked": 1}', seen) as url:
+        words = ["event", "unlink", "new", "old", "--server", url, "--namespace", "ann"]
+        assert CliRunner().invoke(app, words).stdout == "1 links are taken out.\n"
+    ((path, _, content),) = seen
+    assert (path, json.loads(content)) == ("/v14/unlink", {"later": "new", "earlier": "old", "namespace": "ann"})
+
+
 def test_what_goes_out():
     seen = []
     with answering(200, b"{}", seen) as url:

@@ -51,14 +51,27 @@ class Recalled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Look:
+    """What was recalled while the reply was written, behind `at` of its tokens."""
+
+    at: int
+    reason: str = ""
+    recalled: tuple[Recalled, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A reply. `memory` is the mode in which it was served, `id` names the record for `explain` ("" without one)."""
+    """A reply. `memory` is the mode in which it was served, `id` names the record for `explain` ("" without one).
+
+    `while_decoding` is empty unless the model's directory has `recall_while_decoding`.
+    """
 
     text: str
     id: str = ""
     memory: str = ""
     reason: str = ""
     recalled: tuple[Recalled, ...] = ()
+    while_decoding: tuple[Look, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -74,6 +87,19 @@ class Stored:
     num_tokens: int
     text: str
     words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linked:
+    """A link of an event with another one: it leads there where `outgoing`, and comes from there otherwise.
+
+    `kind` is `association`, or `supersedes` where the event that it comes from is the newer statement.
+    """
+
+    kind: str
+    weight: float
+    outgoing: bool
+    event: Stored
 
 
 Event = TypeVar("Event", Recalled, Stored)
@@ -138,6 +164,19 @@ class Client:
     def show(self, event_id: str) -> Stored:
         """One event."""
         return _told(Stored, self._json("GET", f"/v14/events/{quote(event_id, safe='')}"))
+
+    def links(self, event_id: str) -> list[Linked]:
+        """The links of an event, strongest first (of many, the strongest)."""
+        found = self._json("GET", f"/v14/events/{quote(event_id, safe='')}/ties")["links"]
+        return [
+            Linked(**{name: link[name] for name in ("kind", "weight", "outgoing")}, event=_told(Stored, link["event"]))
+            for link in found
+        ]
+
+    def unlink(self, later: str, earlier: str) -> Json:
+        """Take back that the event `later` supersedes `earlier`: both stand for themselves again. How many links."""
+        wanted = {"later": later, "earlier": earlier, "namespace": self.namespace}
+        return self._json("POST", "/v14/unlink", wanted)
 
     def forget(
         self, ids: Sequence[str] = (), *, chat_id: str = "", since: float | None = None, until: float | None = None,
@@ -274,6 +313,14 @@ class AsyncClient:
         """See `Client.show`."""
         return await asyncio.to_thread(self.client.show, event_id)
 
+    async def links(self, event_id: str) -> list[Linked]:
+        """See `Client.links`."""
+        return await asyncio.to_thread(self.client.links, event_id)
+
+    async def unlink(self, later: str, earlier: str) -> Json:
+        """See `Client.unlink`."""
+        return await asyncio.to_thread(self.client.unlink, later, earlier)
+
     async def forget(self, ids: Sequence[str] = (), **selection: Any) -> Json:
         """See `Client.forget`."""
         return await asyncio.to_thread(lambda: self.client.forget(ids, **selection))
@@ -312,9 +359,17 @@ def _answer(data: Json) -> Answer:
         id=told.get("id", ""),
         memory=told.get("memory", ""),
         reason=told.get("reason", ""),
-        recalled=tuple(_told(Recalled, event) for event in told.get("recalled", ())),
+        recalled=_recalled(told),
+        while_decoding=tuple(
+            Look(at=look["at"], reason=look.get("reason", ""), recalled=_recalled(look))
+            for look in told.get("while_decoding", ())
+        ),
         raw=data,
     )
+
+
+def _recalled(told: Json) -> tuple[Recalled, ...]:
+    return tuple(_told(Recalled, event) for event in told.get("recalled", ()))
 
 
 def _said(body: bytes, reason: str) -> str:

@@ -26,6 +26,7 @@ FROZEN = {
     "event list": ["--chat", *ASKING],
     "event search": ["WORDS", *ASKING],
     "event show": ["EVENT_ID", *ASKING],
+    "event unlink": ["LATER", "EARLIER", *ASKING],
     "event forget": ["EVENT_ID", "--server", "--namespace", "--key-file", "--yes", "--json"],
     "event export": ["FILE", *ASKING],
     "event import": ["FILE", *ASKING],

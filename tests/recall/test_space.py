@@ -10,7 +10,7 @@ from v14.errors import TraceCorruptError
 from v14.geometry import AttentionLayer, Geometry
 from v14.recall.space import Spaces
 from v14.recall.voters import Voters
-from v14.types import Cue, Event, Trace
+from v14.types import Cue, Event, Link, Trace
 
 GEOMETRY = Geometry(
     num_heads=2, num_kv_heads=1, head_dim=4, layers=(AttentionLayer(index=0, rotary=None, scaling=0.5),)
@@ -44,6 +44,21 @@ def test_a_space_holds_what_its_namespace_has_stored():
     }
     assert [e.namespace for e in spaces.get("b").events.values()] == ["b"] * 3
     assert spaces.get("c").votes(cue).best(9) == []
+
+
+def test_a_link_goes_at_once():
+    store = filled("a")
+    old, new, newest = (event("a", token).id for token in range(3))
+    links = [Link(source=new, target=old, kind="supersedes"), Link(source=newest, target=old, kind="supersedes")]
+    store.link("a", links)
+    spaces = spaces_of(store)
+    assert spaces.get("a").superseded == {old: {new: 1.0, newest: 1.0}}
+    spaces.unlink("nobody", links[0])
+    spaces.unlink("a", Link(source=old, target=new, kind="supersedes"))
+    spaces.unlink("a", links[0])
+    assert spaces.get("a").superseded == {old: {newest: 1.0}}
+    spaces.get("a").link_anew(links[:1])
+    assert spaces.get("a").superseded == {old: {new: 1.0}}
 
 
 def test_the_least_recently_used_is_dropped_and_read_again():

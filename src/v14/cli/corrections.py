@@ -39,7 +39,8 @@ def unlink(
     namespace: NamespaceOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take a link out: both events stand for themselves again. It does not come back by itself."""
+    """Take a link out: both events stand for themselves again. It does not come back by itself. While a server runs on
+    a directory, `v14 event unlink` asks it; the servers of a shared store see it by themselves."""
     name = DEFAULT_NAMESPACE if namespace is None else namespace
     link = Link(source=later, target=earlier, kind="supersedes")
 

@@ -55,12 +55,35 @@ def show(
     key_file: KeyFileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """One event."""
-    event = asking(server, namespace, key_file).show(event_id)
+    """One event, and its links: what it supersedes, what supersedes it, what it is associated with."""
+    client = asking(server, namespace, key_file)
+    event, links = client.show(event_id), client.links(event_id)
     if as_json:
-        typer.echo(json.dumps(asdict(event), indent=1, ensure_ascii=False))
-    else:
-        _print([event], False)
+        shown = {**asdict(event), "links": [asdict(link) for link in links]}
+        typer.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+        return
+    _print([event], False)
+    if links:
+        table = Table("link", "score", "said at (UTC)", "text", "id")
+        for link in links:
+            other = link.event
+            way = f"{link.kind} →" if link.outgoing else f"← {link.kind}"
+            table.add_row(*map(Text, (way, f"{link.weight:.2f}", _at(other.said_at), other.text, other.id)))
+        Console().print(table)
+
+
+@app.command()
+def unlink(
+    later: Annotated[str, typer.Argument(help="The id of the event that supersedes.")],
+    earlier: Annotated[str, typer.Argument(help="The id of the event that is superseded.")],
+    server: ServerOption = DEFAULT_URL,
+    namespace: NamespaceOption = None,
+    key_file: KeyFileOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Take a link out while the server runs: both events stand for themselves again. It does not come back."""
+    done = asking(server, namespace, key_file).unlink(later, earlier)
+    typer.echo(json.dumps(done, indent=1) if as_json else f"{done['unlinked']} links are taken out.")
 
 
 @app.command()

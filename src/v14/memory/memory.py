@@ -127,6 +127,22 @@ class Memory:
         self.counters["events_forgotten"] += num_events
         return num_events
 
+    def unlink(self, namespace: str, later: str, earlier: str) -> int:
+        """Take back that one event supersedes another, from now on and on disk soon after: how many links that were.
+
+        Both stand for themselves again. Raises `StoreError` when there is no store.
+        """
+        found = [
+            link
+            for link in self.store.links(namespace)
+            if (link.source, link.target, link.kind) == (later, earlier, "supersedes")
+        ]
+        self.store.unlink(namespace, found)
+        for link in found:
+            if self._spaces is not None:
+                self._spaces.unlink(namespace, link)
+        return len(found)
+
     def drop(self, namespace: str, ids: Collection[str]) -> None:
         """Take events of a namespace out of what is kept beside the store."""
         if self._spaces is not None:

@@ -250,8 +250,8 @@ class Session:
         told = [event for event in new if event.role in CORRECTING_ROLES and not self.memory.asks(event)]
         links = [link for event in told for link in space.corrections(event, self.memory.profile.says_change)]
         if links:
-            space.link(links)
             self.memory.store.link(self.namespace, links)
+            space.link(links)
             self.memory.counters["corrections_linked"] += len(links)
 
 

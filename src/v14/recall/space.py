@@ -82,6 +82,17 @@ class Space:
                 if link.kind == "supersedes":
                     self.superseded.setdefault(link.target, {})[link.source] = link.weight
 
+    def unlink(self, link: Link) -> None:
+        """Let go of a link; one that is not here changes nothing."""
+        with self.lock:
+            self.superseded.get(link.target, {}).pop(link.source, None)
+
+    def link_anew(self, links: Iterable[Link]) -> None:
+        """Let go of all links, and take in these."""
+        with self.lock:
+            self.superseded.clear()
+            self.link(links)
+
     def corrections(self, event: Event, says_change: Callable[[Sequence[int]], bool]) -> list[Link]:
         """Links between an event that is here and others that it corrects, or that correct it."""
         with self.lock:
@@ -225,7 +236,6 @@ class Spaces:
             if space is None:
                 index = self._index()
                 space = Space(index=index, geometry=self._geometry, voters=self._voters)
-                space.link(self._store.links(namespace))
             self._follow(namespace, space)
             self._spaces[namespace] = space
             self._spaces.move_to_end(namespace)
@@ -249,9 +259,17 @@ class Spaces:
                 for event_id in ids:
                     space.remove(event_id)
 
+    def unlink(self, namespace: str, link: Link) -> None:
+        """Let go of a link at once, as far as its namespace is in memory."""
+        with self._lock:
+            if namespace in self._spaces:
+                self._spaces[namespace].unlink(link)
+
     def _follow(self, namespace: str, space: Space) -> None:
         """Take in what changed since the space was last asked for, whichever process changed it."""
         changes = self._store.changes(namespace, space.number)
+        if changes.number != space.number:
+            space.link_anew(self._store.links(namespace))
         if changes.held is not None:
             space.keep(changes.held)
         for event, keys in self._keys([event for event in changes.events if event.id not in space.events]):

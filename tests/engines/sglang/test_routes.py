@@ -19,6 +19,7 @@ from v14.events.cut import Cutter
 from v14.events.turns import TurnFormat
 from v14.keys import Grant
 from v14.namespaces import Namespaces
+from v14.types import Link
 
 OPERATOR = {"authorization": "Bearer op"}
 KEY_DIGEST = hashlib.sha256(b"op").hexdigest()
@@ -65,6 +66,10 @@ def client():
     memory = memory_of()
     told(memory, "my house is blue")
     asked(memory, "chat/1")
+    return client_of(memory)
+
+
+def client_of(memory):
     engine = SimpleNamespace(memory=memory, settle=lambda namespace: None, num_waiting=0, ranks=Ranks())
 
     async def ask(what, **arguments):
@@ -110,6 +115,39 @@ def test_figures_of_a_namespace_and_for_an_operator_of_the_store(client):
     assert whole["counters"]["plans_recalling"] == client.memory.counters["plans_recalling"]
     status, nothing = client.get("/v14/stats", of("bob"))
     assert (status, nothing["num_events"], nothing["first_said_at"]) == (200, 0, None)
+
+
+def test_a_link_is_shown_and_taken_back_by_its_owner():
+    memory = memory_of()
+    client = client_of(memory)
+    told(memory, "the cat sleeps", "the cat is awake", namespace="carl")
+    earlier, later = (event.id for event in memory.store.events("carl"))
+    [link] = [Link(source=later, target=earlier, kind="supersedes", weight=0.5)]
+    memory.store.link("carl", [link])
+    space = memory.space("carl")
+    space.link([link])
+    path = f"/v14/events/{earlier}/ties"
+    [shown] = client.get(path, of("carl"))[1]["links"]
+    assert (shown["kind"], shown["weight"], shown["outgoing"], shown["event"]["id"]) == (
+        "supersedes",
+        0.5,
+        False,
+        later,
+    )
+
+    def unlink(headers, **body):
+        return client.ask("POST", "/v14/unlink", headers, body={"later": later, "earlier": earlier, **body})
+
+    assert unlink(of("bob"))[1] == {"namespace": "bob", "unlinked": 0}
+    assert unlink(of("bob", **SHARED), namespace="carl")[0] == 403
+    assert unlink(of("carl"), later=earlier, earlier=later)[1]["unlinked"] == 0
+    assert unlink(of("carl"), kind="association")[0] == 422
+    assert memory.store.links("carl") == [link]
+    assert unlink(OPERATOR, namespace="carl") == (200, {"namespace": "carl", "unlinked": 1})
+    assert memory.store.links("carl") == []
+    assert not any(space.superseded.values())
+    assert client.get(path, of("carl"))[1]["links"] == []
+    assert unlink(of("carl"))[1]["unlinked"] == 0
 
 
 def test_an_operator_asks_for_anybody(client):

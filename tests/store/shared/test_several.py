@@ -27,7 +27,7 @@ from v14.cli import app
 from v14.errors import StoreError, StoreUnavailableError, StoreVersionError
 from v14.recall.space import Spaces
 from v14.store.opening import open_store
-from v14.types import Trace
+from v14.types import Link, Trace
 
 pytestmark = pytest.mark.shared
 
@@ -281,7 +281,7 @@ def test_the_extra_is_named_where_it_is_missing(shared: Shared, monkeypatch: pyt
 
 
 def test_an_index_follows_the_other_server(two: tuple[Any, Any]) -> None:
-    """`Spaces` of one server takes in what another puts, and lets go of what it forgets."""
+    """`Spaces` of one server takes in what another puts and links, and lets go of what it forgets and unlinks."""
     pairs = []
     for token in range(40):
         keys = torch.rand(1, 4, 1, 4)
@@ -293,6 +293,11 @@ def test_an_index_follows_the_other_server(two: tuple[Any, Any]) -> None:
     one.put(pairs[:30])
     assert one.flush(30)
     wait_until(lambda: len(spaces.get("home").events) == 30)
+    link = Link(source=pairs[7][0].id, target=pairs[6][0].id, kind="supersedes", weight=0.5)
+    one.link("home", [link])
+    wait_until(lambda: spaces.get("home").superseded == {link.target: {link.source: 0.5}})
+    one.unlink("home", [link])
+    wait_until(lambda: not any(spaces.get("home").superseded.values()))
     one.put(pairs[30:])
     assert one.flush(30)
     assert one.forget("home", [event.id for event, _ in pairs[:5]]) == 5

@@ -40,6 +40,23 @@ class Forgotten(BaseModel):
     in_flight: int
 
 
+class Unlink(BaseModel):
+    """Two events of which the `later` one is not to supersede the `earlier` one any more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    namespace: str | None = Field(default=None, description="whose; that of the request by default")
+    later: str = Field(description="id of the event that supersedes")
+    earlier: str = Field(description="id of the event that is superseded")
+
+
+class Unlinked(BaseModel):
+    """How many links were taken out: 0 where there was none."""
+
+    namespace: str
+    unlinked: int
+
+
 class Item(BaseModel):
     """An event, in words: `text` is all of it, `words` what was said, without the marks of the chat template.
 

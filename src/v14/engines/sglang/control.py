@@ -119,6 +119,12 @@ def _of(look_at: Callable[..., Answer]) -> Callable[..., Answer]:
     return answer_with
 
 
+def _unlink(engine: Runtime, namespace: str, later: str, earlier: str) -> Answer:
+    """Take back that one event supersedes another."""
+    engine.settle(namespace)
+    return {"unlinked": engine.memory.unlink(namespace, later, earlier)}
+
+
 def _forget(engine: Runtime, namespace: str, selection: Mapping[str, Any], requested_by: str = "") -> Answer:
     wanted = _selection(selection)
 
@@ -153,6 +159,7 @@ ORDERS: Mapping[str, Callable[..., Answer]] = {
     "requests": _of(stories.requests),
     "explain": _of(stories.story),
     "losses": _losses,
+    "unlink": _unlink,
     "forget": _forget,
     "finish": _finish,
 }

@@ -26,6 +26,8 @@ from v14.engines.sglang.answers import (
     Stats,
     Tie,
     Ties,
+    Unlink,
+    Unlinked,
     Use,
     Uses,
 )
@@ -226,6 +228,13 @@ def router(front: Front, ask: Ask, decode: Decode) -> APIRouter:
         name = writable(caller, wanted.namespace)
         lost = await asked("losses", namespace=name, selection=wanted.selection())
         return Losses(**{**lost, "events": [item(event) for event in lost["events"]]})
+
+    @routes.post("/unlink")
+    async def unlink(wanted: Unlink, caller: Caller) -> Unlinked:
+        """Take back that one event supersedes another: both stand for themselves again, at once and for good."""
+        name = writable(caller, wanted.namespace)
+        done = await asked("unlink", namespace=name, later=wanted.later, earlier=wanted.earlier)
+        return Unlinked(namespace=name, **done)
 
     @routes.post("/forget")
     async def forget(wanted: Forget, caller: Caller) -> Forgotten:
