@@ -81,12 +81,19 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--events", type=int, default=10_000)
-    parser.add_argument("--rows", nargs="*", default=[], help="of SmolLM2; all if none is named")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        action="append",
+        default=[],
+        help="of SmolLM2, each time for a process; all if none is named",
+    )
     parser.add_argument("--musique-questions", type=int, default=150)
     parser.add_argument("--hybrid-seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--hybrid-questions", type=int, default=50)
     parser.add_argument("--hybrid-events", type=int, default=1_000)
     parser.add_argument("--minutes", type=float, default=13.5)
+    parser.add_argument("--documents", type=Path, help="of a study: questions and paragraphs as in MuSiQue's file")
     parser.add_argument("--only", choices=("smollm2", "hybrids"), help="some of the models")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -96,7 +103,7 @@ def main() -> None:
     crew = Crew(
         room=arguments.models / "logs",
         deadline=time.monotonic() + 60 * arguments.minutes,
-        num_threads=max(1, (os.cpu_count() or 1) // max(1, len(arguments.seeds) + 2 * len(arguments.hybrid_seeds))),
+        num_threads=max(1, (os.cpu_count() or 1) // _processes(arguments)),
     )
     crew.room.mkdir(exist_ok=True)
     with ThreadPoolExecutor(len(names)) as pool:
@@ -110,16 +117,24 @@ def main() -> None:
         print(_short(arguments, crew))
 
 
+def _processes(arguments: argparse.Namespace) -> int:
+    return 1 + len(arguments.seeds) * max(1, len(arguments.rows)) + 2 * len(arguments.hybrid_seeds)
+
+
 def _model(arguments: argparse.Namespace, crew: Crew, name: str) -> None:
     """Upgrade one model, then all of its seeds side by side."""
-    make = _row if arguments.verb == "run" else _study
     if _upgrade(arguments, crew, name):
         seeds = arguments.seeds if name == CHECKPOINT else arguments.hybrid_seeds
-        with ThreadPoolExecutor(len(seeds) + 1) as pool:
+        with ThreadPoolExecutor(len(seeds) * (1 + len(arguments.rows)) + 2) as pool:
             for seed in seeds:
-                pool.submit(crew.run, f"{name}-{seed}", make(arguments, name, seed))
+                made = _rows(arguments, name, seed) if arguments.verb == "run" else _study(arguments, name, seed)
+                for end, command in made.items():
+                    pool.submit(crew.run, f"{name}-{seed}{end}", command)
             if arguments.verb == "study":
                 pool.submit(crew.run, f"{name}-calibration", _calibration(arguments, name))
+                if arguments.documents is not None and name == CHECKPOINT:
+                    documents = ["--documents", str(arguments.documents), "--questions", "1000"]
+                    pool.submit(crew.run, f"{name}-documents", _studied(arguments, name, "documents", documents))
 
 
 def _directory(arguments: argparse.Namespace, name: str) -> Path:
@@ -143,24 +158,32 @@ def _upgrade(arguments: argparse.Namespace, crew: Crew, name: str) -> bool:
     return crew.run(f"upgrade-{name}", ["v14", "upgrade", str(checkpoint), str(directory), *options])
 
 
-def _row(arguments: argparse.Namespace, name: str, seed: int) -> list[str]:
-    """The benchmark of one model and seed."""
+def _rows(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, list[str]]:
+    """The benchmark of one model and seed, by name of the process: SmolLM2's groups of rows side by side, and with the
+    first seed MuSiQue, which no seed changes."""
     own = str(_directory(arguments, name))
-    if name == CHECKPOINT:
-        options = ["--models", own, "--device", arguments.device, "--questions", str(arguments.questions)]
-        options += ["--events", str(arguments.events), "--musique", str(arguments.musique)]
-        options += ["--musique-questions", str(arguments.musique_questions), "--no-few"]
-        options += ["--rows", *arguments.rows] if arguments.rows else []
-    else:
+    if name != CHECKPOINT:
         options = ["--upgraded-hybrids", own, "--questions", str(arguments.hybrid_questions)]
-        options += ["--events", str(arguments.hybrid_events), "--no-few"]
-    out = str(arguments.models / f"logs/{name}-{seed}.json")
-    return ["benchmarks.recall", "--seed", str(seed), "--hybrids", *options, "--growth-gb", "0", "--out", out]
+        return {"": _bench(arguments, f"{name}-{seed}", seed, [*options, "--events", str(arguments.hybrid_events)])}
+    model = ["--models", own, "--device", arguments.device]
+    of_rows = [*model, "--questions", str(arguments.questions), "--events", str(arguments.events)]
+    groups = {f"-{n}": [*of_rows, "--rows", *rows] for n, rows in enumerate(arguments.rows)} or {"": of_rows}
+    if seed == arguments.seeds[0] and arguments.musique_questions:
+        real = ["--musique", str(arguments.musique), "--musique-questions", str(arguments.musique_questions)]
+        groups["-musique"] = [*model, "--events", "100", *real, "--rows"]
+    return {end: _bench(arguments, f"{name}-{seed}{end}", seed, options) for end, options in groups.items()}
 
 
-def _study(arguments: argparse.Namespace, name: str, seed: int) -> list[str]:
+def _bench(arguments: argparse.Namespace, what: str, seed: int, options: Sequence[str]) -> list[str]:
+    out = str(arguments.models / f"logs/{what}.json")
+    fixed = ["--seed", str(seed), "--hybrids", "--no-few", "--growth-gb", "0", "--out", out]
+    return ["benchmarks.recall", *fixed, *options]
+
+
+def _study(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, list[str]]:
     options = ["--seed", str(seed), "--questions", str(arguments.questions), "--events", str(arguments.events)]
-    return _studied(arguments, name, str(seed), options if name == CHECKPOINT else [*options, "--hybrid"])
+    options += [] if name == CHECKPOINT else ["--hybrid"]
+    return {"": _studied(arguments, name, str(seed), options)}
 
 
 def _calibration(arguments: argparse.Namespace, name: str) -> list[str]:
@@ -195,7 +218,7 @@ def _keep(arguments: argparse.Namespace, crew: Crew) -> None:
     profiles = {
         path.name: {
             "options": json.loads((path / "config.json").read_text())["v14"],
-            "measured": json.loads((path / "v14/profile.json").read_text())["measured"],
+            **{name: json.loads((path / "v14/profile.json").read_text())[name] for name in ("measured", "doubt")},
         }
         for path in sorted(arguments.models.glob("*-V14"))
     }

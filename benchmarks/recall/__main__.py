@@ -98,12 +98,14 @@ def main() -> None:
                 ),
             )
             rows += table.judged(found.rows)
-            growths.append(found.growth)
+            growths += [found.growth] if found.growth.sizes else []
             replies += found.replies
             lines = "".join(json.dumps(reply, ensure_ascii=False) + "\n" for reply in replies)
             arguments.out.with_suffix(".replies.jsonl").write_text(lines)
             write(arguments.out, arguments.seed, rows)
-    if find_spec("matplotlib"):
+    if not growths:
+        print("no plot: what recall costs was not measured")
+    elif find_spec("matplotlib"):
         cost.plot(growths, arguments.plot or arguments.out.with_suffix(".svg"))
     else:
         print("no plot: matplotlib is not installed")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 from benchmarks.recall.baselines import Ranker
@@ -10,10 +10,12 @@ from benchmarks.recall.chats import Case
 from benchmarks.recall.reading import Reader
 from benchmarks.recall.table import Row
 from benchmarks.recall.told import Told
+from v14.memory import Session
 from v14.recall.ballot import Ballot
-from v14.recall.plan import make_plan
+from v14.recall.plan import COMPLETED, make_plan
 from v14.recall.space import Space
 from v14.recall.weighing import MAX_WEIGHED
+from v14.reinstate.layout import Layout
 from v14.types import Cue
 
 TOP = 5
@@ -60,8 +62,9 @@ def _look(reader: Reader, told: Told, rankers: Mapping[str, Ranker], case: Case,
     )
     with _voted(space, cue, ballot):
         plan = session.plan(cue, ids, layout)
+        five = _ranked(session, cue, ids, layout)
     order = list(told.texts)
-    ranked = {VOTERS: [vote.event_id for vote in best[:num]]}
+    ranked = {VOTERS: [vote.event_id for vote in best[:num]], MEMORY: five}
     ranked |= {name: [order[place] for place in ranker.rank(case.question, num)] for name, ranker in rankers.items()}
     return Found(
         case=case,
@@ -71,6 +74,19 @@ def _look(reader: Reader, told: Told, rankers: Mapping[str, Ranker], case: Case,
         alone=session.sequence(ids, session.placed(layout, alone)).token_ids,
         needed=told.needed(case),
     )
+
+
+def _ranked(session: Session, cue: Cue, ids: Sequence[int], layout: Layout) -> list[str]:
+    """The best events of a memory that is sure of every question and has room: what it finds, and what that leads to,
+    `TOP` together; without what only completes a sentence."""
+    memory = session.memory
+    num_linked = memory.profile.options.recall_max_linked
+    sure = {"recall_sure": -1e9, "recall_ratio": 0.0, "recall_linked": 0.0, "recall_max_events": TOP - num_linked}
+    options = memory.profile.options.model_copy(update=sure | {"recall_budget_tokens": 1 << 20})
+    with patch.object(memory, "profile", replace(memory.profile, options=options)):
+        plan = session.plan(cue, ids, layout)
+    found = zip(plan.events, plan.why, strict=True)
+    return [event.id for event, why in found if not why.startswith(COMPLETED)][::-1]
 
 
 @contextmanager

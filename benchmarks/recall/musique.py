@@ -53,25 +53,33 @@ def load(file: Path, num: int) -> Musique:
     return Musique(cases=tuple(cases), chats=tuple(chats.values()))
 
 
-def rows(
-    model: str, reader: Reader, world: World, told: Told, rankers: Mapping[str, Ranker], cases: Sequence[Case]
-) -> list[Row]:
-    """Paragraphs found and answers given."""
+def evidence(
+    model: str, reader: Reader, told: Told, rankers: Mapping[str, Ranker], cases: Sequence[Case]
+) -> tuple[list[Found], list[Row]]:
+    """What every system finds, and the rows about it."""
     found = look(reader, told, rankers, cases, num=CANDIDATES)
     table = []
-    for system in (VOTERS, *rankers):
+    for system in (VOTERS, MEMORY, *rankers):
         value = sum(_is_found(told, each, each.ranked[system]) for each in found) / len(found)
         row = f"{NAME}: answer in the top {TOP}"
         table.append(Row(model=model, row=row, system=system, value=value, of=len(found)))
     for system in found[0].plans:
         value = sum(_is_found(told, each, each.plans[system]) for each in found) / len(found)
         table.append(Row(model=model, row=f"{NAME}: answer in the plan", system=system, value=value, of=len(found)))
-    made = [answers.prompts(reader, world, told, each, tuple(rankers)) for each in found]
+    return found, table
+
+
+def answered(
+    model: str, reader: Reader, world: World, told: Told, systems: Sequence[str], found: Sequence[Found]
+) -> list[Row]:
+    """The rows about answers of the memory, and of text RAG with other systems."""
+    made = [answers.prompts(reader, world, told, each, systems) for each in found]
     # The paragraphs that hold the answer were found by knowing it: no system could, so there is no ceiling.
     made = [{system: ids for system, ids in each.items() if system != SAME_CHAT} for each in made]
     replies = answers.answer(reader, made)
-    for system in (MEMORY, VOTERS, *(f"RAG {name}" for name in rankers)):
-        values = [scoring.f1(reply[system], case.accepted) for case, reply in zip(cases, replies, strict=True)]
+    table = []
+    for system in (MEMORY, VOTERS, *(f"RAG {name}" for name in systems)):
+        values = [scoring.f1(reply[system], each.case.accepted) for each, reply in zip(found, replies, strict=True)]
         mean = sum(values) / len(values)
         table.append(Row(model=model, row=f"{NAME}: answer F1", system=system, value=mean, of=len(values)))
     return table

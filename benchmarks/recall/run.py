@@ -19,9 +19,10 @@ from benchmarks.recall.told import Told, tell
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is measured: `questions` of a row, `events` in the store (at least), only some `rows` (all if None),
-    questions of `musique`. Where everything is in context: `few_questions` among `few_events`, `placed` of them with
-    events placed. Sizes of a growing store, and the gigabytes that its index may take."""
+    """How much is measured: `questions` of a row, `events` in the store (at least), only some `rows` (all if None; with
+    none, nothing but MuSiQue), questions of `musique`. Where everything is in context: `few_questions` among
+    `few_events`, `placed` of them with events placed. Sizes of a growing store, and the gigabytes that its index may
+    take."""
 
     questions: int
     events: int
@@ -76,7 +77,7 @@ def measure(
     clock = _Clock(say)
     draw = random.Random(f"weave {seed}")
     cases = [
-        case for row in world.rows if row in (size.rows or world.rows) for case in world.cases(row, size.questions)
+        case for row in world.rows if size.rows is None or row in size.rows for case in world.cases(row, size.questions)
     ]
     cases = [case for case in cases if _fits(reader, case)]
     num_own = sum(len(chat.turns) for case in cases for chat in case.chats)
@@ -106,9 +107,14 @@ def measure(
         reader.forget()
         data = musique.load(musique_file, size.musique)
         real = tell(reader, data.chats, "musique")
-        rows += musique.rows(name, reader, world, real, _rankers(encoder, real), data.cases)
+        pages, evident = musique.evidence(name, reader, real, _rankers(encoder, real), data.cases)
+        rows += evident
+        keep(rows)
+        rows += musique.answered(name, reader, world, real, BASELINES, pages)
         keep(rows)
         clock(f"{name}: {len(data.cases)} questions of MuSiQue among {len(real.events)} events")
+    if not woven.cases:
+        return Measured(rows=rows, growth=Growth(model=name, sizes=(), seconds=()), replies=[])
     reader.forget()
     session = reader.memory.session("copied")
     traced = [pair for some in reader.read(woven.chats[:200], session) for pair in some]

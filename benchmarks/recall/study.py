@@ -2,10 +2,11 @@
 
     python -m benchmarks.recall.study DIR --seed N --out FILE [--hybrid] [--questions 40] [--events 3000]
     python -m benchmarks.recall.study DIR --calibration [SET.json] --out FILE
+    python -m benchmarks.recall.study DIR --documents FILE --out FILE
 
-Tells a woven world, or a calibration set, to a V14 directory's model and writes for every question the votes of all
-events, and for the best ones which tokens of the question the votes rest on. Seeds that are reported (0, 1, 2) are
-refused: nothing is tuned on them.
+Tells a woven world, a calibration set, or real paragraphs in the form of MuSiQue's file, to a V14 directory's model and
+writes for every question the votes of all events, and for the best ones which tokens of the question the votes rest on.
+Seeds that are reported (0, 1, 2) are refused, as MuSiQue's own questions should be: nothing is tuned on them.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.recall import musique
 from benchmarks.recall.chats import Case, Chat, World, Woven, weave
 from benchmarks.recall.english.talk import ACKNOWLEDGEMENTS
 from benchmarks.recall.english.world import English
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument(
         "--calibration", nargs="?", const="", metavar="FILE", help="a set's doubts; by default the package's"
     )
+    parser.add_argument("--documents", type=Path, metavar="FILE", help="questions and paragraphs as in MuSiQue's file")
     parser.add_argument("--hybrid", action="store_true", help="a small hybrid, which reads a language of its own")
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--events", type=int, default=3_000)
@@ -72,6 +75,9 @@ def main() -> None:
         texts = own.load(Path(arguments.calibration)) if arguments.calibration else doubts(SEED)
         cases, others = calibrating(texts.doubts or texts)
         woven = weave(random.Random(f"study {arguments.seed}"), cases, others)
+    elif arguments.documents is not None:
+        data = musique.load(arguments.documents, arguments.questions)
+        woven = Woven(cases=data.cases, chats=data.chats)
     else:
         woven = _woven(arguments)
     told = tell(reader, woven.chats, "study")

@@ -49,7 +49,9 @@ class Options(BaseModel):
         0.0, description="how much surer than calibrated a plan has to be, in log odds; below 0 more is recalled"
     )
     recall_linked: float = Field(
-        3.5, ge=0, description="least strength by which an event leads to another: their common name, and what it adds"
+        2.75,
+        ge=0,
+        description="least strength by which an event leads to another: their common names, and what it adds",
     )
     recall_superseded: float = Field(
         0.6, ge=0, description="least score of a correction that keeps what it corrects out of plans; over 1 for none"

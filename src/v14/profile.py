@@ -2,7 +2,8 @@
 
 config.json            the checkpoint's own, with the V14 architecture name, `auto_map` and the options (key `v14`)
 v14/profile.json       format version, base architecture, weights id, geometry, turn format, voters, measurements
-v14/voters.safetensors the null cue (queries, context_lse), which tokens begin words (word_kinds)
+v14/voters.safetensors the null cue (queries, context_lse); which tokens begin words (word_kinds), and what they say
+                       (pieces, one behind the other, and piece_lengths)
 configuration_v14.py, modeling_v14.py   remote code for Transformers
 *.safetensors, tokenizer files          links to, or copies of, the checkpoint's
 """
@@ -10,6 +11,7 @@ configuration_v14.py, modeling_v14.py   remote code for Transformers
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,14 @@ from v14.events.asking import Asking
 from v14.events.cut import Cutter
 from v14.events.phrases import Phrases
 from v14.events.turns import TurnFormat
+from v14.events.words import Vocabulary
 from v14.geometry import Geometry
 from v14.recall.doubt import Doubt
 from v14.recall.voters import Voters
 from v14.recall.votes import CALIBRATIONS
 from v14.types import Cue
 
-PROFILE_VERSION = 2
+PROFILE_VERSION = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class Profile:
     voters: Voters
     options: Options
     doubt: Doubt | None = None
-    word_kinds: bytes = b""
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -83,7 +86,9 @@ class Profile:
             {
                 "queries": null.queries.contiguous(),
                 "context_lse": null.context_lse.contiguous(),
-                "word_kinds": torch.tensor(list(self.word_kinds), dtype=torch.uint8),
+                "word_kinds": _bytes(self.vocabulary.kinds),
+                "pieces": _bytes(b"".join(self.vocabulary.pieces)),
+                "piece_lengths": torch.tensor(list(map(len, self.vocabulary.pieces)), dtype=torch.int32),
             },
             room / "voters.safetensors",
         )
@@ -172,6 +177,20 @@ class Profile:
             voters=voters,
             options=options,
             doubt=None if data["doubt"] is None else Doubt(**{name: float(v) for name, v in data["doubt"].items()}),
-            word_kinds=bytes(tensors["word_kinds"].tolist()),
+            vocabulary=_vocabulary(tensors),
             measured=data["measured"],
         )
+
+
+def _bytes(data: bytes) -> torch.Tensor:
+    return torch.tensor(list(data), dtype=torch.uint8)
+
+
+def _vocabulary(tensors: Mapping[str, torch.Tensor]) -> Vocabulary:
+    """Raises `ValueError` where the pieces are not as long as they say."""
+    kinds, pieces = (bytes(tensors[name].tolist()) for name in ("word_kinds", "pieces"))
+    lengths = tensors["piece_lengths"].tolist()
+    ends = list(accumulate(lengths, initial=0))
+    if ends[-1] != len(pieces) or min(lengths, default=0) < 0 or len(lengths) != len(kinds):
+        raise ValueError(f"{len(lengths)} pieces of {ends[-1]} bytes for {len(kinds)} tokens and {len(pieces)} bytes")
+    return Vocabulary(kinds=kinds, pieces=tuple(pieces[one:other] for one, other in pairwise(ends)))

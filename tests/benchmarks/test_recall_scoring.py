@@ -53,14 +53,14 @@ def test_bounds_follow_from_the_other_systems_of_the_same_model():
     obeying = [_row("same chat", 0.3, "obeys: instruction"), _row("memory", 0.4, "obeys: instruction")]
     assert judged(obeying)[1].holds is False
     evidence = [
-        _row(name, value, "evidence in the top 5: paraphrase") for name, value in (("voters", 0.96), ("MiniLM", 0.97))
+        _row(name, value, "evidence in the top 5: paraphrase") for name, value in (("memory", 0.96), ("MiniLM", 0.97))
     ]
     assert judged(evidence)[0].holds is False
     absent = judged([_row("memory", 0.05, "recalls anything: absent")])
     assert absent[0].holds is True
     real = [
         _row(name, value, "MuSiQue: answer in the top 5")
-        for name, value in (("voters", 0.6), ("BM25", 0.5), ("MiniLM", 0.4))
+        for name, value in (("memory", 0.6), ("BM25", 0.5), ("MiniLM", 0.4))
     ]
     assert judged(real)[0].bound == pytest.approx(0.6)
 

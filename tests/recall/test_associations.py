@@ -1,10 +1,11 @@
 """Plans that follow associations: two and three steps, what is not led to, what shared words of a question decide."""
 
 from v14.config import Options
-from v14.recall.associations import NAME_MOST, leads
+from v14.recall.associations import NAME_MOST, behind, leads
 from v14.recall.doubt import Doubt
+from v14.recall.lexicon import Lexicon
 from v14.recall.plan import make_plan
-from v14.recall.terms import Overlap, Terms
+from v14.recall.wording import Wording
 from v14.types import Event, Vote
 
 OPTIONS = Options(
@@ -14,7 +15,7 @@ OPTIONS = Options(
     recall_max_events=3,
     recall_budget_tokens=100,
 )
-DOUBT = Doubt(vote=1.0, name=1.0, words=0.0, share=0.0, missing=-0.5, bar=2.2, least=-1.5, alone=0.45)
+DOUBT = Doubt(vote=1.0, names=0.0, words=1.0, missing=0.0, phrase=0.0, bar=2.2)
 TEMPLATE = (1, 2)
 QUESTION = (*TEMPLATE, 20, 11)
 
@@ -25,17 +26,16 @@ class World:
     def __init__(self, **told):
         """`told`: body and vote of each event, in the order they were said."""
         told |= {f"other{n}": ((10, 11, 50 + n), 0.1) for n in range(8)}
-        self.votes, self.events, self.names, self.terms = [], {}, {}, Terms()
+        self.votes, self.events, self.names, self.lexicon = [], {}, {}, Lexicon()
         for at, (name, (body, vote)) in enumerate(told.items()):
             event = Event(namespace="n", chat_id=name, role="user", said_at=float(at), token_ids=(*TEMPLATE, *body))
             self.events[event.id], self.names[event.id] = event, name
             self.votes.append(Vote(event_id=event.id, value=vote))
-            self.terms.add(event.id, event.body)
+            self.lexicon.add(event.id, event.body)
 
     def plan(self, options=OPTIONS, prompt=QUESTION, budget=100, **given):
         ranked = sorted(self.votes, key=lambda vote: -vote.value)
-        overlap = Overlap([self.terms], prompt)
-        given = {"doubt": DOUBT} | given
+        given = {"doubt": DOUBT, "wording": Wording([self.lexicon], prompt)} | given
         return make_plan(
             ranked,
             lambda ids: [self.events[id] for id in ids],
@@ -43,7 +43,6 @@ class World:
             prompt,
             budget,
             order=list(self.events).index,
-            overlap=overlap,
             **given,
         )
 
@@ -62,6 +61,13 @@ def test_two_steps_and_three():
     assert world.recalled()[-1] == "called"
 
 
+def test_what_completes_the_question_stands_behind_what_leads_to_it():
+    prompt = (*TEMPLATE, 20, 12)
+    options = OPTIONS.model_copy(update={"recall_ratio": 0.9})
+    world = World(rack=((40, 41, 12, 30), 0.3), called=CALLED)
+    assert world.recalled(prompt=prompt, options=options) == ["called", "rack"]
+
+
 def test_the_plan_says_what_each_event_is_there_for():
     plan = World(rack=RACK, called=CALLED).plan()
     assert plan.why[1].startswith("vote 1.500, shares ")
@@ -70,7 +76,7 @@ def test_the_plan_says_what_each_event_is_there_for():
 
 
 def test_nothing_found_leads_nowhere():
-    world = World(rack=RACK, called=((20, 10, 40, 41), 0.5))
+    world = World(rack=RACK, called=((20, 10, 40, 41), 0.0))
     assert world.recalled() == [], "what it shares with the question does not recall by itself"
 
 
@@ -103,28 +109,33 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91)) == []
     assert "not sure" in world.plan(prompt=(*TEMPLATE, 10, 11, 90, 91)).reason
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 60))[-1] == "other"
-    alone = World(other=((10, 11, 60, 61), 1.4))
-    assert alone.recalled(prompt=(*TEMPLATE, 90, 91)) == ["other"], "nothing else comes near it"
-    weak = World(other=((10, 11, 60, 61), 1.2))
-    assert weak.recalled(prompt=(*TEMPLATE, 90, 91)) == []
     unsure = OPTIONS.model_copy(update={"recall_sure": -2.0})
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=unsure)[-1] == "other"
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), doubt=None)[-1] == "other", "votes decide alone"
 
 
-def test_a_longer_name_leads_further_and_so_does_what_the_question_leaves_open():
-    terms = Terms()
-    names = {"short": (40,), "long": (41, 42, 43), "a": (9, 40, 8), "b": (7, 41, 42, 43), "c": (41, 6, 42, 5, 43)}
+def test_more_of_a_name_leads_further_and_so_does_what_the_question_leaves_open():
+    lexicon = Lexicon()
+    names = {"short": (40,), "long": (41, 42, 43), "a": (9, 40, 8), "b": (7, 41, 42, 43), "c": (41, 6, 42, 5)}
     for name, body in names.items():
-        terms.add(name, body)
-    overlap = Overlap([terms], ())
-    shared = {(lead.source, lead.event_id): lead.shared for lead in leads(["short", "long"], (), overlap)}
+        lexicon.add(name, body)
+    wording = Wording([lexicon], ())
+    shared = {(lead.source, lead.event_id): lead.shared for lead in leads({"short": 0.0, "long": 0.0}, wording)}
     assert set(shared) == {("short", "a"), ("long", "b"), ("long", "c")}
-    assert shared["long", "b"] > shared["short", "a"] > shared["long", "c"], "scattered tokens are no name"
-    assert all(lead.strength <= NAME_MOST for lead in leads(["short", "long"], (), overlap))
-    assert [lead.event_id for lead in leads(["long"], {"b"}, overlap)] == ["c"]
-    asked = {lead.event_id: lead.strength for lead in leads(["long"], (), Overlap([terms], (6,)))}
-    assert asked["c"] > next(lead.strength for lead in leads(["long"], (), overlap) if lead.event_id == "c")
+    assert shared["long", "b"] > shared["long", "c"]
+    assert all(lead.strength <= NAME_MOST for lead in leads({"short": 0.0, "long": 0.0}, wording))
+    asked = {lead.event_id: lead.strength for lead in leads({"long": 0.0}, Wording([lexicon], (6,)))}
+    assert asked["c"] > next(lead.strength for lead in leads({"long": 0.0}, wording) if lead.event_id == "c")
+
+
+def test_what_has_less_of_the_question_leads_less():
+    lexicon = Lexicon()
+    for name, body in {"asked": (20, 40), "a": (40, 8), "beside": (50,), "b": (50, 9)}.items():
+        lexicon.add(name, body)
+    wording = Wording([lexicon], (20,))
+    first, second = leads(behind(["asked", "beside"], wording), wording)
+    assert (first.source, second.source) == ("asked", "beside")
+    assert first.shared == second.shared
 
 
 def test_earlier_questions_stand_in_no_plan():
@@ -145,8 +156,15 @@ def test_what_shares_a_rare_name_is_weighed_whatever_its_vote():
         return {vote.event_id: vote.value for vote in world.votes if vote.event_id in ids}
 
     prompt = (*TEMPLATE, 20, 21, 10)
-    overlap = Overlap([world.terms], prompt)
+    wording = Wording([world.lexicon], prompt)
     plan = make_plan(
-        ranked, lambda ids: [events[id] for id in ids], OPTIONS, prompt, 100, overlap=overlap, votes=votes, doubt=DOUBT
+        ranked,
+        lambda ids: [events[id] for id in ids],
+        OPTIONS,
+        prompt,
+        100,
+        wording=wording,
+        votes=votes,
+        doubt=DOUBT,
     )
     assert world.names[plan.events[-1].id] == "named"

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from v14.config import Options
 from v14.recall.ballot import Joint, Votes
 from v14.recall.doubt import Doubt
+from v14.recall.lexicon import Lexicon
 from v14.recall.plan import make_plan
-from v14.recall.terms import Overlap, Terms
 from v14.recall.weighing import MAX_WEIGHED
+from v14.recall.wording import Wording
 from v14.types import Event, Vote
 
 VALUES = st.floats(-1, 5, width=32)
@@ -100,28 +101,25 @@ def test_what_several_spaces_hold_counts_as_in_the_first(spaces, num, without):
 @given(draw=st.randoms(use_true_random=False), num_events=st.integers(0, 3 * MAX_WEIGHED), floor=st.floats(0.5, 3))
 def test_a_plan_is_that_of_all_votes_in_a_list(draw, num_events, floor):
     """Associations included, which may lead to an event with any vote."""
-    events, terms = [], Terms()
+    events, lexicon = [], Lexicon()
     for at in range(num_events):
         body = (1, 2, *(draw.randrange(3, 3 + num_events) for _ in range(draw.randrange(1, 6))), 10_000 + at)
         events.append(Event(namespace="n", chat_id=str(at), role="user", said_at=float(at), token_ids=body))
-        terms.add(events[-1].id, body)
+        lexicon.add(events[-1].id, body)
     # Which of two equal votes is among the best is not said.
     votes = {event.id: draw.uniform(-1, 4) + number / 1024 for number, event in enumerate(events)}
     known = {event.id: event for event in events}
     prompt = (1, 2, *draw.sample(range(3, 3 + num_events), min(4, num_events)))
     options = Options(recall_floor=floor, recall_max_linked=3)
 
-    doubt = draw.choice(
-        [None, Doubt(vote=1.0, name=1.0, words=0.5, share=1.0, missing=-0.5, bar=2.0, least=-1.0, alone=0.7)]
-    )
+    doubt = draw.choice([None, Doubt(vote=1.0, names=1.0, words=0.5, missing=-0.5, phrase=1.0, bar=2.0)])
 
     def lookup(ids):
         return [known[event_id] for event_id in ids]
 
     def plan(best, **given):
-        overlap = Overlap([terms], prompt)
-        order = list(known).index
-        return make_plan(best, lookup, options, prompt, 100, order=order, overlap=overlap, doubt=doubt, **given)
+        given |= {"order": list(known).index, "doubt": doubt, "wording": Wording([lexicon], prompt)}
+        return make_plan(best, lookup, options, prompt, 100, **given)
 
     held = ballot(votes)
     everything = held.of(votes)

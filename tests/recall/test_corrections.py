@@ -10,13 +10,15 @@ from v14.events.phrases import Phrases
 from v14.memory import Memory
 from v14.recall.corrections import UNSAID, corrections
 from v14.recall.doubt import Doubt
+from v14.recall.lexicon import Lexicon
 from v14.recall.plan import make_plan
 from v14.recall.terms import Overlap, Terms
+from v14.recall.wording import Wording
 from v14.types import Event, Link, Trace, Vote
 
 KIND, CHANGED, FORMERLY = (10, 11, 12), 90, 91
 SAYS_CHANGE = Phrases([[CHANGED]])
-DOUBT = Doubt(vote=1.0, name=1.0, words=0.0, share=0.0, missing=0.0, bar=2.0, least=-1.0, alone=0.5)
+DOUBT = Doubt(vote=1.0, names=0.0, words=1.0, missing=0.0, phrase=0.0, bar=2.0)
 OPTIONS = Options(recall_floor=1.0, recall_max_linked=0)
 
 
@@ -41,7 +43,7 @@ def linked(new, *others):
     terms = Terms()
     for each in events.values():
         terms.add(each.id, each.body)
-    return corrections(new, Overlap([terms], ()), events.get, SAYS_CHANGE)
+    return corrections(new, Overlap([terms]), events.get, SAYS_CHANGE)
 
 
 def test_a_later_statement_with_another_value_supersedes():
@@ -75,9 +77,9 @@ QUESTION = (*KIND, 20, 21, 24)
 
 
 def plan_of(*events, superseded, votes=None, options=OPTIONS):
-    terms = Terms()
+    lexicon = Lexicon()
     for each in (*events, *BESIDE):
-        terms.add(each.id, each.body)
+        lexicon.add(each.id, each.body)
     known = {e.id: e for e in events}
     ranked = [Vote(event_id=e.id, value=v) for e, v in zip(events, votes or [1.5] * len(events), strict=True)]
     ranked.sort(key=lambda vote: -vote.value)
@@ -87,7 +89,7 @@ def plan_of(*events, superseded, votes=None, options=OPTIONS):
         options,
         QUESTION,
         100,
-        overlap=Overlap([terms], QUESTION),
+        wording=Wording([lexicon], QUESTION),
         superseded=superseded,
         doubt=DOUBT,
     ).events

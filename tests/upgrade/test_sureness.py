@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from v14.recall.terms import Overlap, Terms
+from v14.recall.lexicon import Lexicon
 from v14.recall.weighing import Weighed
+from v14.recall.wording import Wording
 from v14.types import Event
 from v14.upgrade.calibration import Question
 from v14.upgrade.sureness import FALSE_RECALLS, Evidence, fit
@@ -27,26 +28,24 @@ STATEMENTS = [event(*told(number), 5000 + number) for number in range(NUM)]
 SECOND = event(5000, 30, 31)
 
 
-def terms():
-    found = Terms()
+def counted(found):
     for each in (*STATEMENTS, SECOND):
         found.add(each.id, each.body)
     return found
 
 
-TERMS = terms()
+LEXICON = counted(Lexicon())
 
 
 def evidence(asked, votes, *, needed=(), stranger=False):
     """`votes` by the statements' numbers."""
-    overlap = Overlap([TERMS], asked)
     weighed = [Weighed(event=STATEMENTS[number], vote=vote, asked=0.0, strength=vote) for number, vote in votes.items()]
     question = Question(text="", fact=0 if needed else None, held_out=True, stranger=stranger)
     return Evidence(
         question=question,
         weighed=tuple(sorted(weighed, key=lambda each: -each.vote)),
         needed=tuple(frozenset([each.id]) for each in needed),
-        overlap=overlap,
+        wording=Wording([LEXICON], asked),
     )
 
 
@@ -69,15 +68,14 @@ def unrelated():
 
 @pytest.fixture(scope="module")
 def found():
-    return fit([*facts(), *strangers(), *unrelated()], 1.0)
+    return fit([*facts(), *strangers(), *unrelated()])
 
 
 def test_facts_are_in_plans_and_look_alikes_are_not(found):
     assert found.right_in_plan > 0.95
     assert found.wrong_in_plan < 0.1
     assert found.strangers_recalling <= 2 * FALSE_RECALLS
-    assert found.doubt.name > 0, "names tell them apart, votes do not"
-    assert found.doubt.least <= 0
+    assert found.doubt.words + found.doubt.phrase > 0, "words tell them apart, votes do not"
 
 
 def test_the_rate_of_false_recalls_sets_the_bar(found):
@@ -85,13 +83,13 @@ def test_the_rate_of_false_recalls_sets_the_bar(found):
     same = [
         replace(each, question=replace(each.question, fact=None, stranger=True), needed=()) for each in facts()[:20]
     ]
-    strict = fit([*facts(), *strangers(), *same, *unrelated()], 1.0)
+    strict = fit([*facts(), *strangers(), *same, *unrelated()])
     assert strict.right_in_plan < found.right_in_plan
     assert strict.strangers_recalling <= 2 * FALSE_RECALLS
 
 
 def test_without_strangers_unrelated_questions_take_their_place():
-    alone = fit([*facts(), *unrelated()], 1.0)
+    alone = fit([*facts(), *unrelated()])
     assert alone.right_in_plan > 0.95
     assert alone.strangers_recalling <= 2 * FALSE_RECALLS
 
@@ -99,6 +97,6 @@ def test_without_strangers_unrelated_questions_take_their_place():
 def test_links_are_as_strong_as_those_that_lead_on(found):
     assert found.chains_linked == 0.0, "no chain was asked about"
     chain = evidence((*told(0), 31), {0: 2.0, 7: 1.5}, needed=[STATEMENTS[0], SECOND])
-    linked = fit([*facts(), *strangers(), *unrelated(), chain], 1.0)
+    linked = fit([*facts(), *strangers(), *unrelated(), chain])
     assert linked.chains_linked == 1.0
     assert 0 < linked.linked < 5

@@ -5,6 +5,7 @@ from v14.inspector.look import Told, shown
 from v14.inspector.stories import asked_ids
 from v14.memory import Memory
 from v14.recall.terms import RARE, Overlap, pair
+from v14.recall.wording import Wording
 from v14.store.glance import Glance
 from v14.types import ROOT_ID, Link
 
@@ -47,8 +48,11 @@ def _leads(memory: Memory, namespace: str, event_id: str, glances: dict[str, Gla
     """The events that share rare words with an event, with how much and which."""
     space = memory.space(namespace)
     with space.lock:
-        overlap = Overlap([space.terms], ())
-        strongest = sorted(overlap.led_to(event_id).items(), key=lambda item: -item[1])[:NUM_TIES]
+        overlap = Overlap([space.terms])
+        led = Wording([space.lexicon], ()).led_to(event_id)
+        strongest = sorted(((other, weight) for other, (weight, _) in led.items()), key=lambda item: -item[1])[
+            :NUM_TIES
+        ]
         shared = {other: _shared_ids(overlap, event_id, other) for other, _ in strongest}
     return [
         {"shared": weight, "shared_ids": shared[other], "event": event}

@@ -58,7 +58,9 @@ class Memory:
         self._spaces: Spaces | None = None
         if store is not None:
             max_bytes = switches.max_buffer_gb * GIB
-            self._spaces = Spaces(profile.geometry, profile.voters, store, max_bytes, self.counters, device)
+            self._spaces = Spaces(
+                profile.geometry, profile.voters, store, max_bytes, self.counters, device, profile.vocabulary
+            )
         self._lock = threading.Lock()
 
     @classmethod

@@ -114,7 +114,7 @@ class Session:
         budget_tokens: int,
     ) -> Plan:
         profile = self.memory.profile
-        options, overlap = profile.options, reach.overlap(token_ids[layout.new_start :], profile.word_kinds)
+        options, asked = profile.options, token_ids[layout.new_start :]
         return make_plan(
             candidates,
             reach.lookup,
@@ -122,14 +122,12 @@ class Session:
             token_ids,
             budget_tokens,
             order=reach.order,
-            overlap=overlap,
+            wording=reach.wording(asked),
             votes=votes,
             doubt=profile.doubt,
             asks=self.memory.asks,
-            superseded=None if self.memory.profile.asks_history(token_ids[layout.new_start :]) else reach.superseded,
-            neighbours=Neighbours(
-                before=reach.before, after=reach.after, sentence_ends=self.memory.profile.sentence_ends
-            ),
+            superseded=None if profile.asks_history(asked) else reach.superseded,
+            neighbours=Neighbours(before=reach.before, after=reach.after, sentence_ends=profile.sentence_ends),
         )
 
     def _drop_expired(self, events: Sequence[Event]) -> bool:

@@ -9,47 +9,55 @@ stores made before, have the same associations. Measured against the votes of an
 (LOG.md, "two steps").
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
 
-from v14.recall.terms import Overlap
+from v14.recall.wording import Wording
 
-NAME_MOST = 4.0
-"""Rarities of the run of tokens that leads from one event to another beyond which more adds nothing: a name may be of
-one token or of five."""
+NAME_MOST = 2.25
+"""Weight of the words that lead from one event to another beyond which more adds nothing."""
 
-OPEN_MOST = 1.0
-"""The same, for what an event completes of the question."""
+MAX_LEADS = 16
+"""How many leads of one source are looked at: some may stand in the prompt already, or only ask."""
+
+BEHIND = 0.5
+"""What each rarity costs that a found event has less of the question than the one that has most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:
-    """An event that a found one (`source`) leads to: how rare the name is that both have, and how strongly it leads."""
+    """An event that another one (`source`) leads to: the weight of the names that both have, what it has of the
+    question that the source has not, and how strongly it is led to."""
 
     event_id: str
     source: str
     shared: float
+    completed: float
     strength: float
 
 
-def leads(found: Iterable[str], passed: Collection[str], overlap: Overlap) -> list[Lead]:
-    """Where found events lead, strongest first: along the name that they share, and to what the question leaves open.
+def behind(found: Iterable[str], wording: Wording) -> dict[str, float]:
+    """What speaks against going on from each found event: that another one has more of the question."""
+    asked = {event_id: wording.asked(event_id) for event_id in found}
+    most = max(asked.values(), default=0.0)
+    return {event_id: BEHIND * (most - own) for event_id, own in asked.items()}
 
-    Strengths are in rarities (`Overlap.rarity`). `passed` are not to be led to.
+
+def leads(sources: Mapping[str, float], wording: Wording) -> list[Lead]:
+    """Where events lead: along the names that they share, and to what the question leaves open; the `MAX_LEADS`
+    strongest of each source.
+
+    Strengths are in rarities (`Wording.rarity`). `sources` with what speaks against each.
     """
-    sources = list(found)
-    led: dict[str, Lead] = {}
-    for source in sources:
-        for event_id, shared in overlap.led_to(source).items():
-            if event_id in sources or event_id in passed:
-                continue
-            completed = min(OPEN_MOST, overlap.completed(event_id, source))
-            lead = Lead(
-                event_id=event_id,
-                source=source,
-                shared=shared,
-                strength=min(NAME_MOST, shared) + completed,
-            )
-            if event_id not in led or led[event_id].strength < lead.strength:
-                led[event_id] = lead
-    return sorted(led.values(), key=lambda lead: -lead.strength)
+    found = []
+    for source, against in sources.items():
+        led = [
+            (min(NAME_MOST, shared) + completed - against, event_id, shared, completed)
+            for event_id, (shared, completed) in wording.led_to(source).items()
+        ]
+        found += [
+            Lead(event_id=event_id, source=source, shared=shared, completed=completed, strength=strength)
+            for strength, event_id, shared, completed in nlargest(MAX_LEADS, led)
+        ]
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from v14.types import Event
 
 SAME = 0.6
-"""Sameness (`Overlap.sameness`) from which on two events count as telling of the same."""
+"""Sameness (`Wording.sameness`) from which on two events count as telling of the same."""
 
 
 def span_order(

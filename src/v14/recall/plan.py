@@ -5,16 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from v14.config import Options
 from v14.events.runs import contains, packed
-from v14.recall.associations import Lead, leads
+from v14.recall.associations import Lead, behind, leads
 from v14.recall.doubt import Doubt
 from v14.recall.neighbours import Neighbours, whole_sentences
 from v14.recall.order import SAME, span_order
-from v14.recall.terms import Overlap
 from v14.recall.weighing import VoteOf, found, standing, weigh
+from v14.recall.wording import RARE, Wording
 from v14.types import Event, Plan, Vote
 
 TRACED_VOTES = 8
 """How many of the best votes a plan keeps for the trace."""
+
+COMPLETED = "one sentence with"
+"""How the reason begins for which a neighbour is there."""
 
 
 def make_plan(
@@ -25,7 +28,7 @@ def make_plan(
     budget_tokens: int,
     *,
     order: Callable[[str], int] = lambda event_id: 0,
-    overlap: Overlap | None = None,
+    wording: Wording | None = None,
     votes: VoteOf | None = None,
     doubt: Doubt | None = None,
     asks: Callable[[Event], bool] = lambda event: False,
@@ -37,12 +40,12 @@ def make_plan(
     ranked: the `MAX_WEIGHED` best votes of what is read, strongest first (`Ballot.best`). votes: those of events that
     the question names (`Ballot.of`); without it only what is ranked is weighed. lookup: events by id; a `KeyError`
     means that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
-    overlap: what events share with each other and with the question; without it votes decide alone. doubt: when a plan
-    is sure; without it votes decide alone, too. asks: whether an
-    event only asks. superseded: which later events correct one, with their scores; None where the question asks for
-    what was before. neighbours: what stands beside an event in its turn; a sentence cut in two is brought whole.
+    wording: what events have of the question's words, and of each other's; without it votes decide alone. doubt: when
+    a plan is sure; without it votes decide alone, too. asks: whether an event only asks. superseded: which later events
+    correct one, with their scores; None where the question asks for what was before. neighbours: what stands beside an
+    event in its turn; a sentence cut in two is brought whole.
 
-    Weighed are the events with the best votes, and those that share a rare pair of tokens with the question. Where
+    Weighed are the events with the best votes, and those that have most of the question's rare words. Where
     words tell them apart and there is a `doubt`, they rank by their odds, and nothing is recalled unless a plan with
     the best is sure (`weighing.found`), by `recall_sure`; elsewhere votes decide alone, by `recall_floor`. Then it is
     every event that has `recall_ratio` of the best one's odds, or vote, or tells of the same; at most
@@ -51,35 +54,38 @@ def make_plan(
     of the other) only the longest, or newest, is. What only asks is not recalled, nor what a weighed event corrects by
     `recall_superseded`, if both tell of what the question asks.
 
-    `span_order` says in which order they stand; what was led to stands in front.
+    `span_order` says in which order they stand; what was led to stands in front, but behind what leads to it where it
+    completes what is asked: small models read the answer best directly in front of the question.
     """
-    overlap = overlap or Overlap((), ())
+    wording = wording or Wording((), ())
     can = _Can(lookup, packed(prompt_token_ids))
     votes = votes or _among(ranked)
-    everything = weigh(ranked, votes, can.recall, options, overlap, doubt)
-    weighed = found([each for each in everything if not asks(each.event)], options, overlap, doubt)
+    everything = weigh(ranked, votes, can.recall, options, wording, doubt)
+    weighed = found([each for each in everything if not asks(each.event)], options, wording, doubt)
     if superseded is not None:
-        weighed = standing(weighed, superseded, options.recall_superseded, overlap)
+        weighed = standing(weighed, superseded, options.recall_superseded, wording)
     best = weighed[0].strength if weighed else -math.inf
     bar = options.recall_ratio * best if options.recall_ratio > 0 < best else -math.inf
     above = [
         each
         for each in weighed
-        if each.strength >= bar or (overlap.tells and overlap.sameness(weighed[0].event.id, each.event.id) >= SAME)
+        if each.strength >= bar or (wording.tells and wording.sameness(weighed[0].event.id, each.event.id) >= SAME)
     ]
     candidates: list[Event] = []
     for each in above:
         _merge(candidates, each.event)
     chosen = _within(candidates, options.recall_max_events, budget_tokens)
     num_found = len(chosen)
-    linked = _linked(chosen, votes, can, asks, overlap, options, budget_tokens)
+    linked = _linked(chosen, can, asks, wording, options, budget_tokens)
     beside = whole_sentences(chosen, neighbours, can.recall, budget_tokens) if neighbours else {}
     chosen += [event for event, _ in beside.values()]
     why = {each.event.id: each.why for each in above}
     for lead in linked:
         why[lead.event_id] = f"linked with {lead.source[:15]}, which shares {lead.shared:.2f} with it"
-    why |= {id: f"one sentence with {event.id[:15]}, which stands beside it" for id, (_, event) in beside.items()}
-    events = span_order(chosen, order, overlap.sameness)
+    why |= {id: f"{COMPLETED} {event.id[:15]}, which stands beside it" for id, (_, event) in beside.items()}
+    completing = {lead.event_id for lead in linked if lead.completed >= RARE}
+    chosen.sort(key=lambda event: event.id not in completing)
+    events = span_order(chosen, order, wording.sameness)
     return Plan(
         events=tuple(events),
         why=tuple(why[event.id] for event in events),
@@ -125,19 +131,20 @@ class _Can:
 
 def _linked(
     chosen: list[Event],
-    votes: VoteOf,
     can: _Can,
     asks: Callable[[Event], bool],
-    overlap: Overlap,
+    wording: Wording,
     options: Options,
     budget_tokens: int,
 ) -> list[Lead]:
     """Add to `chosen`, behind what is there, events that it leads to, and that these lead to in turn."""
     taken: list[Lead] = []
-    passed: set[str] = set()
+    passed = {event.id for event in chosen}
     left = budget_tokens - sum(event.num_tokens for event in chosen)
-    while chosen and len(taken) < options.recall_max_linked:
-        lead = next(iter(leads([event.id for event in chosen], passed, overlap)), None)
+    open_leads = leads(behind(passed, wording), wording) if options.recall_max_linked else []
+    while len(taken) < options.recall_max_linked:
+        open_leads = [lead for lead in open_leads if lead.event_id not in passed]
+        lead = max(open_leads, key=lambda lead: (lead.strength, lead.event_id), default=None)
         if lead is None or lead.strength < options.recall_linked:
             break
         passed.add(lead.event_id)
@@ -152,6 +159,7 @@ def _linked(
         left -= event.num_tokens
         chosen.append(event)
         taken.append(lead)
+        open_leads += leads({event.id: 0.0}, wording)
     return taken
 
 

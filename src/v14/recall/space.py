@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 import torch
 
 from v14.errors import TraceCorruptError, TraceNotKeptError
+from v14.events.words import Vocabulary
 from v14.geometry import Geometry
 from v14.recall.ballot import Ballot, Joint
 from v14.recall.coding import KeyForm
 from v14.recall.corrections import corrections
 from v14.recall.index import Index
+from v14.recall.lexicon import Lexicon
 from v14.recall.terms import Overlap, Terms
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
+from v14.recall.wording import Wording
 from v14.store.contract import Store
 from v14.types import Cue, Event, Link
 
@@ -40,6 +43,7 @@ class Space:
     voters: Voters
     events: dict[str, Event] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)
+    lexicon: Lexicon = field(default_factory=Lexicon)
     superseded: dict[str, dict[str, float]] = field(default_factory=dict)
     following: dict[str, str] = field(default_factory=dict)
     number: int = 0
@@ -63,6 +67,7 @@ class Space:
                 if not view.is_cuda:
                     self.index.add(event.id, view)
                 self.terms.add(event.id, event.body)
+                self.lexicon.add(event.id, event.body)
                 self.following[event.parent] = event.id
 
     def before(self, event: Event) -> Event | None:
@@ -96,7 +101,7 @@ class Space:
     def corrections(self, event: Event, says_change: Callable[[Sequence[int]], bool]) -> list[Link]:
         """Links between an event that is here and others that it corrects, or that correct it."""
         with self.lock:
-            return corrections(event, Overlap([self.terms], ()), self.events.get, says_change)
+            return corrections(event, Overlap([self.terms]), self.events.get, says_change)
 
     def keep(self, ids: Collection[str]) -> None:
         """Take out all events but these."""
@@ -113,6 +118,7 @@ class Space:
                     del self.following[event.parent]
                 self.index.remove(event_id)
                 self.terms.remove(event_id)
+                self.lexicon.remove(event_id)
                 self.superseded.pop(event_id, None)
                 for later in self.superseded.values():
                     later.pop(event_id, None)
@@ -175,9 +181,9 @@ class Reach:
             found |= dict(zip(own, space.token_weights(cue, own), strict=True))
         return torch.stack([found[event_id] for event_id in ids])
 
-    def overlap(self, asked: Sequence[int], word_kinds: bytes = b"") -> Overlap:
-        """What the events share with each other and with the tokens of a question."""
-        return Overlap([space.terms for space in self._spaces.values()], asked, word_kinds)
+    def wording(self, asked: Sequence[int]) -> Wording:
+        """What the events have of a question's words, and of each other's."""
+        return Wording([space.lexicon for space in self._spaces.values()], asked)
 
     def before(self, event: Event) -> Event | None:
         """What stands in front of an event in its chat, None where it is not here."""
@@ -210,11 +216,12 @@ class Spaces:
         max_bytes: float,
         counters: Counter[str],
         device: torch.device | str = "cpu",
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         """`counters` is where events that cannot be read are counted (`corrupt_events`). Indices are kept on `device`:
-        on a GPU, where there are many keys,
-        in 8 bits."""
+        on a GPU, where there are many keys, in 8 bits. `vocabulary` tells words; without it, a token is one."""
         self.counters = counters
+        self._vocabulary = vocabulary
         self._geometry = geometry
         self._voters = voters
         self._device = torch.device(device)
@@ -235,7 +242,8 @@ class Spaces:
             space = self._spaces.get(namespace)
             if space is None:
                 index = self._index()
-                space = Space(index=index, geometry=self._geometry, voters=self._voters)
+                lexicon = Lexicon(self._vocabulary)
+                space = Space(index=index, geometry=self._geometry, voters=self._voters, lexicon=lexicon)
             self._follow(namespace, space)
             self._spaces[namespace] = space
             self._spaces.move_to_end(namespace)

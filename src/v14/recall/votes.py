@@ -21,10 +21,8 @@ from collections.abc import Sequence
 import torch
 
 from v14.geometry import AttentionLayer, Geometry
-from v14.kernels.votes import MAX_EXPONENT
 from v14.recall.voters import Voters
 from v14.reinstate.rotation import rotate
-from v14.types import Cue
 
 SHARE_FLOOR = 0.01
 """Added to both shares of a log-ratio: differences far below a hundredth of the attention must not decide."""
@@ -67,17 +65,6 @@ def voter_keys(
 def scalings(geometry: Geometry, voters: Voters) -> tuple[float, ...]:
     """What multiplies q·k at each voter."""
     return tuple(_layer(geometry, layer).scaling for layer, _ in voters.heads)
-
-
-def token_shares(cue: Cue, keys: torch.Tensor, rows: Sequence[int], scaling: Sequence[float]) -> torch.Tensor:
-    """The attention share that one event takes of each token of the cue, `[V, Q]` fp32 in [0, 1].
-
-    keys: `[U, T, D]`; rows: for each voter its place in U (`Voters.key_rows`); scaling: per voter (`scalings`).
-    """
-    queries = cue.queries * torch.tensor(scaling)[:, None, None]
-    relative = queries @ keys[list(rows)].float().transpose(1, 2) - cue.context_lse[..., None]
-    mass = relative.clamp_(-MAX_EXPONENT, MAX_EXPONENT).exp_().sum(-1)
-    return mass / (1 + mass)
 
 
 def calibrate(share: torch.Tensor, null_share: torch.Tensor, calibration: str) -> torch.Tensor:

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
 from itertools import islice, takewhile
 
 from v14.config import Options
 from v14.recall.doubt import Doubt
 from v14.recall.order import SAME
-from v14.recall.terms import Overlap
+from v14.recall.wording import Wording
 from v14.types import Event, Vote
 
 MAX_WEIGHED = 64
@@ -17,9 +16,6 @@ MAX_WEIGHED = 64
 
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
-
-MAX_STATEMENT_TOKENS = 64
-"""Longer events are pieces of documents, no statements."""
 
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
@@ -47,64 +43,40 @@ def weigh(
     votes: VoteOf,
     recall: Callable[[str], Event | None],
     options: Options,
-    overlap: Overlap,
+    wording: Wording,
     doubt: Doubt | None,
 ) -> list[Weighed]:
     """What can be recalled (`recall` gives the event) of the best votes and of what the question names, the strongest
     first: by its vote alone, or where `doubt` says what else counts and words tell events apart, by its odds. Events
     whose vote is far below the floor are asked for by nothing, unless the question names them."""
-    least = WEAK * options.recall_floor if options.recall_floor > 0 and overlap.tells else options.recall_floor
+    least = WEAK * options.recall_floor if options.recall_floor > 0 and wording.tells else options.recall_floor
     known = {
         vote.event_id: vote.value for vote in takewhile(lambda vote: vote.value >= least, islice(ranked, MAX_WEIGHED))
     }
-    if known and overlap.tells:
-        shares = {event_id: overlap.asked(event_id) for event_id in overlap.named() - known.keys()}
-        known |= votes(nlargest(MAX_WEIGHED, shares, key=lambda event_id: (shares[event_id], event_id)))
+    if wording.tells:
+        known |= votes([event_id for event_id in wording.named(MAX_WEIGHED) if event_id not in known])
     weighed = []
     for event_id, vote in known.items():
-        asked = overlap.asked(event_id)
-        value = doubt.odds(vote, overlap.likeness(event_id)) if doubt is not None and overlap.tells else vote
+        asked = wording.asked(event_id) if wording.tells else 0.0
+        value = doubt.odds(vote, wording.likeness(event_id)) if doubt is not None and wording.tells else vote
         if (event := recall(event_id)) is not None:
             weighed.append(Weighed(event=event, vote=vote, asked=asked, strength=value))
     return sorted(weighed, key=lambda each: (-each.strength, -each.vote))
 
 
-def found(weighed: Sequence[Weighed], options: Options, overlap: Overlap, doubt: Doubt | None) -> list[Weighed]:
+def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt: Doubt | None) -> list[Weighed]:
     """Those of what is weighed that may be recalled: all of it where a plan with the best is sure, none where it is
-    not; where votes decide alone, those whose vote reaches the floor.
-
-    A plan is sure by the odds of the best event. Where little is stored, a question in other words has no look-alikes:
-    then the event with the highest vote is enough if no other vote comes near it (`Doubt.alone`). A piece of a document
-    need not have a question's words, and the calibration has none: if the highest vote is for one, votes decide.
-    """
-    floor = options.recall_floor
-    if floor <= 0 or doubt is None or not overlap.tells:
-        return [each for each in weighed if each.vote >= floor]
-    if not weighed:
-        return []
-    highest = max(weighed, key=lambda each: each.vote)
-    if len(highest.event.body) > MAX_STATEMENT_TOKENS:
-        pieces = [each for each in weighed if len(each.event.body) > MAX_STATEMENT_TOKENS and each.vote >= floor]
-        return sorted((replace(each, strength=each.vote) for each in pieces), key=lambda each: -each.vote)
-    if math.log(weighed[0].strength) >= options.recall_sure:
-        return list(weighed)
-    near = math.log(highest.strength) >= options.recall_sure + doubt.least
-    return [highest] if near and share_of_second(weighed, overlap, floor) <= doubt.alone else []
-
-
-def share_of_second(weighed: Sequence[Weighed], overlap: Overlap, floor: float) -> float:
-    """The highest vote for what tells of something else than the event with the highest of all, as a share of that.
-    What is not weighed may have a vote of `WEAK` floors."""
-    best, *others = sorted(weighed, key=lambda each: -each.vote)
-    second = (each.vote for each in others if overlap.sameness(best.event.id, each.event.id) < SAME)
-    return max(WEAK * floor, next(second, 0.0)) / best.vote if best.vote > 0 else 1.0
+    not; where votes decide alone, those whose vote reaches the floor."""
+    if options.recall_floor <= 0 or doubt is None or not wording.tells:
+        return [each for each in weighed if each.vote >= options.recall_floor]
+    return list(weighed) if weighed and math.log(weighed[0].strength) >= options.recall_sure else []
 
 
 def standing(
     weighed: Sequence[Weighed],
     superseded: Callable[[str], Mapping[str, float]],
     least_score: float,
-    overlap: Overlap,
+    wording: Wording,
 ) -> list[Weighed]:
     """What is weighed without what is superseded: by an event that is weighed as well and shares the same with the
     question. That one ranks by the stronger of the two."""
@@ -112,7 +84,7 @@ def standing(
     for each in weighed:
         old = each.event.id
         later = [new for new, score in superseded(old).items() if score >= least_score and new in kept]
-        if heirs := [new for new in later if overlap.sameness(old, new) >= SAME]:
+        if heirs := [new for new in later if wording.sameness(old, new) >= SAME]:
             gone = kept.pop(old)
             for new in heirs:
                 if kept[new].strength < gone.strength:

@@ -25,7 +25,7 @@ from v14.upgrade.measure import LAYER_SHARE, measure, measure_doubts
 from v14.upgrade.phrases import phrase_runs
 from v14.upgrade.reading import Reader, calm_threads, quiet_transformers
 from v14.upgrade.report import Report, separation_lines
-from v14.upgrade.sentences import question_ends, sentence_ends, word_kinds
+from v14.upgrade.sentences import question_ends, sentence_ends, vocabulary
 from v14.upgrade.sureness import MAX_EVENTS, fit
 from v14.upgrade.turns import turn_format
 from v14.upgrade.weights import weights_id
@@ -95,7 +95,7 @@ def upgrade(
         with calm_threads():
             choice = choose(measurement)
         asking = Asking(turns=turns, sentence_ends=ends, question_ends=question_ends(tokenizer))
-        kinds = word_kinds(tokenizer)
+        known = vocabulary(tokenizer)
         second = texts.doubts or texts
         with (
             quiet_transformers(),
@@ -110,12 +110,12 @@ def upgrade(
                 choice.voters,
                 second,
                 asks=asking,
-                word_kinds=kinds,
+                vocabulary=known,
                 floor=choice.floor,
                 cue_tokens=defaults.cue_tokens,
                 advance=report.advance,
             )
-            sureness = fit(evidence, choice.floor)
+            sureness = fit(evidence)
         measured = {
             **choice.measured,
             **{name: round(value, 4) for name, value in vars(choice.separation).items()},
@@ -144,7 +144,7 @@ def upgrade(
             history_runs=phrase_runs(tokenizer, "history"),
             voters=choice.voters,
             doubt=sureness.doubt if choice.separation.good else None,
-            word_kinds=kinds,
+            vocabulary=known,
             options=defaults.model_copy(
                 update={
                     "recall_floor": choice.floor,

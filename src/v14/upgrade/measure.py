@@ -10,13 +10,15 @@ import torch
 from v14.config import Options
 from v14.events.cut import Cutter
 from v14.events.runs import contains, packed
+from v14.events.words import Vocabulary
 from v14.geometry import Geometry
 from v14.recall.index import Index
+from v14.recall.lexicon import Lexicon
 from v14.recall.space import Space
-from v14.recall.terms import Overlap
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
 from v14.recall.weighing import MAX_WEIGHED, weigh
+from v14.recall.wording import Wording
 from v14.reinstate.rotation import rotate
 from v14.types import Cue, Event
 from v14.upgrade.calibration import CalibrationSet, Chat, Question
@@ -139,13 +141,14 @@ def measure_doubts(
     texts: CalibrationSet,
     *,
     asks: Callable[[Event], bool],
-    word_kinds: bytes,
+    vocabulary: Vocabulary,
     floor: float,
     cue_tokens: int,
     advance: Callable[[], None] = lambda: None,
 ) -> list[Evidence]:
     """Read every chat and question of a second set once and weigh what a plan would; `advance` is called after each."""
-    space = Space(index=Index(geometry, voters, form="bfloat16"), geometry=geometry, voters=voters)
+    index = Index(geometry, voters, form="bfloat16")
+    space = Space(index=index, geometry=geometry, voters=voters, lexicon=Lexicon(vocabulary))
     stated: dict[int, set[str]] = {}
     for number, chat in enumerate(texts.chats):
         for event, keys, is_statement in _events(reader, tokenizer, cutter, geometry, voters, chat, number):
@@ -159,17 +162,17 @@ def measure_doubts(
         ids = prompt_ids(tokenizer, question.text)
         start = new_part_start(cutter, ids)
         ballot = space.votes(reader.cue(ids, start, voters, cue_tokens))
-        overlap = Overlap([space.terms], ids[start:], word_kinds)
+        wording = Wording([space.lexicon], ids[start:])
         prompt = packed(ids)
 
         def recall(event_id: str, prompt: bytes = prompt) -> Event | None:
             event = space.events[event_id]
             return None if asks(event) or contains(prompt, packed(event.body)) else event
 
-        weighed = weigh(ballot.best(MAX_WEIGHED), ballot.of, recall, options, overlap, None)
+        weighed = weigh(ballot.best(MAX_WEIGHED), ballot.of, recall, options, wording, None)
         facts = [fact for fact in (question.fact, question.then) if fact is not None]
         needed = tuple(frozenset(stated[fact]) for fact in facts)
-        found.append(Evidence(question=question, weighed=tuple(weighed), needed=needed, overlap=overlap))
+        found.append(Evidence(question=question, weighed=tuple(weighed), needed=needed, wording=wording))
         advance()
     return found
 

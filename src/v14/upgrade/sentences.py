@@ -3,7 +3,7 @@ which begin a word."""
 
 from typing import Any
 
-from v14.events.words import BEGINS, INSIDE, NO_WORD
+from v14.events.words import BEGINS, INSIDE, NO_WORD, Vocabulary
 
 ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")
 QUESTION_ENDS = ("?", "？", "؟", "⸮", "՞", "\u037e", "吗", "呢", "か")
@@ -26,13 +26,14 @@ def question_ends(tokenizer: Any) -> frozenset[int]:
     return _ending(tokenizer, QUESTION_ENDS)
 
 
-def word_kinds(tokenizer: Any) -> bytes:
-    """The kind of every token (`events.words`). Outside of ASCII every token begins a word: writings without blanks
+def vocabulary(tokenizer: Any) -> Vocabulary:
+    """The kind of every token, and what it says. Outside of ASCII every token begins a word: writings without blanks
     have no other beginnings, and pieces of a character are none."""
     special = set(tokenizer.all_special_ids)
-    return bytes(
-        NO_WORD if token in special else _word_kind(text)
-        for token, text in enumerate(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
+    texts = [text or "" for text in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
+    return Vocabulary(
+        kinds=bytes(NO_WORD if token in special else _word_kind(text) for token, text in enumerate(texts)),
+        pieces=tuple(text.lstrip(BLANKS).encode().lower() for text in texts),
     )
 
 

@@ -1,5 +1,5 @@
-"""The second set: statements about people and firms whose names share parts, chains of two, and questions about those
-that nothing was told of. It says how sure a plan has to be, and chooses no voters.
+"""The second set: statements about people and firms whose names share parts, alone and several in one text, chains of
+two, and questions about those that nothing was told of. It says how sure a plan has to be, and chooses no voters.
 
 Relations, names and values are generated, none of them of the first set. Names are drawn from few parts, so that what
 nothing was told of always has look-alikes: with one name of two, or asked for in the same words.
@@ -14,7 +14,9 @@ from v14.upgrade.calibration.build import CalibrationSet, Chat, Question
 from v14.upgrade.calibration.kinds import KINDS
 from v14.upgrade.calibration.strangers import STRANGERS
 
-NUM_FACTS, NUM_STRANGERS, NUM_CHAINS, NUM_TALK = 110, 110, 24, 24
+NUM_FACTS, NUM_STRANGERS, NUM_CHAINS, NUM_TALK, NUM_TEXTS = 110, 110, 24, 24, 24
+IN_ONE_TEXT = 4
+"""Statements of a text; two of them are asked for."""
 
 _GIVEN = (
     "Ash Clem Dov Edw Gwen Hol Jul Kas Lin Mal Ott Ros Sim Tor Val Wen",
@@ -105,6 +107,8 @@ class _Writer:
             self._ask(None, text)
         for said, reply in self._draw.sample(texts.SMALL_TALK, NUM_TALK):
             self._chats.append(Chat(turns=(("user", said), ("assistant", reply))))
+        for _ in range(NUM_TEXTS):
+            self._text()
         self._draw.shuffle(self._chats)
         return CalibrationSet(chats=tuple(self._chats), questions=tuple(self._questions), null=texts.NULL_PROMPTS[0])
 
@@ -115,10 +119,21 @@ class _Writer:
         first = self._state(self._draw.choice(_LINKS).format(n=name, r=role, s=subject) + ".")
         self._ask((first, self._tell(states, name, value)), asks[number % 2].format(s=f"the {role} of {subject}"))
 
+    def _text(self) -> None:
+        """Several facts in one turn."""
+        told = [(self._subject(kind[0]), kind) for kind in self._draw.sample(self._relations, IN_ONE_TEXT)]
+        said = [self._statement(states, subject, value) for subject, (_, value, states, *_) in told]
+        fact = self._state(" ".join(each[0].upper() + each[1:] for each in said))
+        for number, (subject, (_, _, _, *asks)) in enumerate(told[1:3]):
+            self._ask(fact, asks[number].format(s=subject))
+
     def _tell(self, states: str, subject: str, value: str) -> int:
+        return self._state(self._statement(states, subject, value))
+
+    def _statement(self, states: str, subject: str, value: str) -> str:
         draw = self._draw
         found = self._values[value]() if value in self._values else draw.choice(_POOLS[value])
-        return self._state(draw.choice(states.split(";")).strip().format(s=subject, v=found) + ".")
+        return draw.choice(states.split(";")).strip().format(s=subject, v=found) + "."
 
     def _state(self, statement: str) -> int:
         """Tell it in a chat of its own; the number of the fact."""
