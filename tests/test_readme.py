@@ -9,8 +9,8 @@ from typer.main import get_command
 
 from v14.cli import app
 from v14.config import ENV_PREFIX, Options, Switches
-from v14.engines.sglang.seams import TESTED_VERSIONS
 from v14.engines.sglang.server_args import BACKENDS
+from v14.engines.sglang.symbols import TESTED_VERSIONS
 from v14.models.registry import ADAPTERS
 
 ROOT = Path(__file__).parent.parent

@@ -10,7 +10,7 @@ import yaml
 from compose_spec import PyCompose
 
 from v14.config import Switches
-from v14.engines.sglang.seams import TESTED_VERSIONS
+from v14.engines.sglang.symbols import TESTED_VERSIONS
 from v14.home import SharedHome
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

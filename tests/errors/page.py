@@ -24,7 +24,7 @@ BY_HAND = {
     "engines/sglang/hooks/start.py | SystemExit": _START + _ARGUMENTS,
     "engines/sglang/plugin.py | SystemExit": f"{_START}test_an_unknown_switch_stops_the_server",
     "engines/sglang/recurrent.py | refused at start": _STATES,
-    "engines/sglang/seams.py | refused at start": f"{_REFUSALS}test_a_seam_that_is_gone_or_changed_is_reported",
+    "engines/sglang/symbols.py | refused at start": f"{_REFUSALS}test_a_seam_that_is_gone_or_changed_is_reported",
     "engines/sglang/server_args.py | refused at start": f"{_REFUSALS}test_what_the_engine_chose_by_itself_is_checked",
     "engines/sglang/shards.py | refused at start": f"{_REFUSALS}test_ranks_without_a_part_of_their_own_are_refused",
 }

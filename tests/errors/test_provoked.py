@@ -22,7 +22,7 @@ from v14.check.server import Server
 from v14.cli.store import rotate_key
 from v14.cli.upkeep import repair
 from v14.config import Options, Switches
-from v14.engines.sglang import plugin, seams
+from v14.engines.sglang import plugin, symbols
 from v14.engines.transformers.generate import check_mode
 from v14.errors import (
     CheckError,
@@ -95,7 +95,7 @@ def test_a_mode_of_generate_that_there_is_not():
 
 
 def test_an_sglang_that_does_not_fit(monkeypatch):
-    monkeypatch.setattr(seams, "problems", lambda needed: ["sglang.x has no parameter y: why"])
+    monkeypatch.setattr(symbols, "problems", lambda needed: ["sglang.x has no parameter y: why"])
     with pytest.raises(SystemExit, match=r"(?s)sglang-v14: .*sglang\.x has no parameter y.*Install a tested SGLang"):
         plugin.load()
 

@@ -80,16 +80,16 @@ def _shared() -> list[str]:
 
 
 def _seams() -> dict[str, Any]:
-    from v14.engines.sglang import seams
+    from v14.engines.sglang import symbols
 
     problems, found = [], []
-    called = (seam.names for seam in seams.CALLED)
-    for names in (*((seam,) for seam in seams.SEAMS), *called):
-        wrong = seams.problems([seams.Called(names=names)])
+    called = (seam.names for seam in symbols.CALLED)
+    for names in (*((seam,) for seam in symbols.SEAMS), *called):
+        wrong = symbols.problems([symbols.Called(names=names)])
         problems += wrong
         if not wrong:
             found.append(" or ".join(seam.target for seam in names))
-    return {"tested": seams.TESTED_VERSIONS, "problems": problems, "found": found}
+    return {"tested": symbols.TESTED_VERSIONS, "problems": problems, "found": found}
 
 
 def _directory(path: Path) -> dict[str, Any]:

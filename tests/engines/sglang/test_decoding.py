@@ -1,24 +1,20 @@
 """A request looks beside itself while it decodes: when, for what, and what becomes of it."""
 
-from array import array
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests.memory_store import MemoryStore
+from tests.fake_scheduler import CUE, NAMESPACE, Scheduler, arriving, engine_told
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_options, tiny_profile, turns_of
-from v14.config import Switches
-from v14.engines.sglang import retraction, runtime
+from v14.engines.sglang import retraction
 from v14.engines.sglang.decoding import refused_while_decoding
-from v14.engines.sglang.hooks import decoding, probe, requests, stop
+from v14.engines.sglang.hooks import decoding, probe, stop
 from v14.engines.sglang.passes import Pass
 from v14.engines.sglang.ticket import KEY, Ticket
-from v14.memory import Memory, Session
-from v14.types import Cue, Plan, Trace
+from v14.memory import Session
+from v14.types import Plan
 
-NAMESPACE = "a"
-CUE = Cue(queries=torch.zeros(1, 1, 1), context_lse=torch.zeros(1, 1))
 MAX_NEW_TOKENS = 300
 
 
@@ -31,40 +27,6 @@ class Parameters(SimpleNamespace):
 
     def normalize(self, tokenizer):
         pass
-
-
-class Request(SimpleNamespace):
-    """The engine's own request; unlike its base it can be referred to weakly."""
-
-
-class Scheduler:
-    """Queues requests as SGLang's does, by way of the hooks."""
-
-    max_req_len = 4096
-    max_queued_requests = None
-    server_args = SimpleNamespace(speculative_algorithm=None)
-    tokenizer = SimpleNamespace(decode=str)
-
-    def __init__(self):
-        self.waiting_queue = []
-
-    def handle_generate_request(self, recv_req):
-        requests.arrive(self, recv_req)
-        req = Request(
-            rid=recv_req.rid,
-            origin_input_ids=recv_req.input_ids,
-            full_untruncated_fill_ids=array("q", recv_req.input_ids),
-            output_ids=[],
-            customized_info=None,
-            to_finish=None,
-            finished_output=None,
-            finished=lambda: False,
-            logprob_start_len=-1,
-            sampling_params=recv_req.sampling_params,
-            time_stats=SimpleNamespace(set_wait_queue_entry_time=lambda: None),
-        )
-        requests.attach(self, req)
-        self.waiting_queue.append(req)
 
 
 class Batch:
@@ -90,24 +52,14 @@ def ids():
 @pytest.fixture
 def engine(monkeypatch):
     """An engine whose namespace holds two events; what it plans is each test's own."""
-    memory = Memory.open(tiny_profile("llama", recall_while_decoding=True), Switches(), store=MemoryStore())
-    geometry, events = memory.profile.geometry, []
-    for said in ("The roof is red.", "The train was late."):
-        (cut,) = memory.session(NAMESPACE).unknown(chat_ids(tiny_checkpoint("llama"), [("user", said)], reply=False))
-        shape = (len(geometry.layers), cut.event.num_tokens, geometry.num_kv_heads, geometry.head_dim)
-        memory.session(NAMESPACE).keep([(cut.event, Trace(keys=torch.zeros(shape), values=torch.zeros(shape)))])
-        events.append(cut.event)
-    engine = runtime.Runtime(memory, Scheduler())
-    monkeypatch.setattr(runtime, "_runtime", engine)
-    engine.events = events
-    return engine
+    return engine_told(monkeypatch, "The roof is red.", "The train was late.", recall_while_decoding=True)
 
 
 def decodes(engine, ids, monkeypatch, *, rid="r", **params):
     """A request whose prompt recalled nothing, and that decodes."""
     ticket = Ticket(namespace=NAMESPACE, mode="both", max_new_tokens=MAX_NEW_TOKENS)
     parameters = Parameters(custom_params={KEY: ticket.dump()}, max_new_tokens=MAX_NEW_TOKENS, **params)
-    recv_req = SimpleNamespace(rid=rid, input_ids=array("q", ids), sampling_params=parameters, time_stats=[])
+    recv_req = arriving(rid, ids, parameters)
     engine.scheduler.handle_generate_request(recv_req)
     req = engine.scheduler.waiting_queue.pop()
     with monkeypatch.context() as patch:

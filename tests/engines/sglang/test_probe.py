@@ -1,53 +1,15 @@
 """A request is its own probe: what becomes of the engine's request once its plan is made."""
 
-from array import array
 from types import SimpleNamespace
 
 import pytest
-import torch
 
-from tests.memory_store import MemoryStore
-from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile
-from v14.config import Switches
-from v14.engines.sglang import runtime
-from v14.engines.sglang.hooks import probe, requests
+from tests.fake_scheduler import CUE, NAMESPACE, arriving, engine_told
+from tests.tiny import chat_ids, tiny_checkpoint
+from v14.engines.sglang.hooks import probe
 from v14.engines.sglang.ticket import KEY, Ticket
-from v14.memory import Memory, Session
-from v14.types import Cue, Plan, Trace
-
-NAMESPACE = "a"
-CUE = Cue(queries=torch.zeros(1, 1, 1), context_lse=torch.zeros(1, 1))
-
-
-class Request(SimpleNamespace):
-    """The engine's own request; unlike its base it can be referred to weakly."""
-
-
-class Scheduler:
-    """Queues requests as SGLang's does, by way of the hooks."""
-
-    max_req_len = 4096
-    server_args = SimpleNamespace(speculative_algorithm=None)
-    tokenizer = SimpleNamespace(decode=str)
-
-    def __init__(self):
-        self.waiting_queue = []
-
-    def handle_generate_request(self, recv_req):
-        requests.arrive(self, recv_req)
-        req = Request(
-            rid=recv_req.rid,
-            input_ids=recv_req.input_ids,
-            output_ids=[],
-            customized_info=None,
-            to_finish=None,
-            finished_output=None,
-            finished=lambda: False,
-            sampling_params=recv_req.sampling_params,
-            time_stats=recv_req.time_stats,
-        )
-        requests.attach(self, req)
-        self.waiting_queue.append(req)
+from v14.memory import Session
+from v14.types import Plan
 
 
 @pytest.fixture
@@ -56,24 +18,15 @@ def ids():
 
 
 @pytest.fixture
-def engine(monkeypatch, ids):
+def engine(monkeypatch):
     """An engine whose namespace holds one event; what it plans is each test's own."""
-    memory = Memory.open(tiny_profile("llama"), Switches(), store=MemoryStore())
-    told = chat_ids(tiny_checkpoint("llama"), [("user", "The roof is red.")])
-    (cut,) = memory.session(NAMESPACE).unknown(told)
-    geometry = memory.profile.geometry
-    shape = (len(geometry.layers), cut.event.num_tokens, geometry.num_kv_heads, geometry.head_dim)
-    memory.session(NAMESPACE).keep([(cut.event, Trace(keys=torch.zeros(shape), values=torch.zeros(shape)))])
-    engine = runtime.Runtime(memory, Scheduler())
-    monkeypatch.setattr(runtime, "_runtime", engine)
-    engine.event = cut.event
-    return engine
+    return engine_told(monkeypatch, "The roof is red.")
 
 
 def arrives(engine, ids, *, mode="both", namespace=NAMESPACE, rid="r"):
     ticket = Ticket(namespace=namespace, mode=mode, max_new_tokens=8)
     params = SimpleNamespace(custom_params={KEY: ticket.dump(), "theirs": 1}, max_new_tokens=8)
-    recv_req = SimpleNamespace(rid=rid, input_ids=array("q", ids), sampling_params=params, time_stats=[])
+    recv_req = arriving(rid, ids, params)
     engine.scheduler.handle_generate_request(recv_req)
     return engine.scheduler.waiting_queue[-1]
 
@@ -113,7 +66,7 @@ def test_an_empty_plan_lets_the_request_go_on(engine, ids, monkeypatch):
 def test_a_plan_ends_the_request_unheard_and_queues_it_first_behind_its_span(engine, ids, monkeypatch):
     req = arrives(engine, ids)
     other = arrives(engine, ids, rid="other")
-    first_token(engine, req, Plan(events=(engine.event,)), monkeypatch)
+    first_token(engine, req, Plan(events=(engine.events[0],)), monkeypatch)
     assert req.to_finish is not None
     assert req.finished_output is True
     assert req.customized_info is None
@@ -122,9 +75,9 @@ def test_a_plan_ends_the_request_unheard_and_queues_it_first_behind_its_span(eng
     again, waiting = engine.scheduler.waiting_queue
     assert waiting is other
     assert (again.rid, again.output_ids, again.time_stats) == ("r", [], [])
-    assert list(again.input_ids) == [*engine.event.token_ids, *ids]
+    assert list(again.origin_input_ids) == [*engine.events[0].token_ids, *ids]
     assert again.sampling_params.custom_params == {"theirs": 1}
-    assert [event["id"] for event in again.customized_info[KEY][0]["recalled"]] == [engine.event.id]
+    assert [event["id"] for event in again.customized_info[KEY][0]["recalled"]] == [engine.events[0].id]
     assert not again.v14_reading.is_looking
     assert not engine.ended
     # What was released is queued once.
@@ -135,7 +88,7 @@ def test_a_plan_ends_the_request_unheard_and_queues_it_first_behind_its_span(eng
 def test_an_aborted_request_is_not_read_again(engine, ids, monkeypatch):
     req = arrives(engine, ids)
     req.to_finish = "aborted"
-    first_token(engine, req, Plan(events=(engine.event,)), monkeypatch)
+    first_token(engine, req, Plan(events=(engine.events[0],)), monkeypatch)
     assert req.to_finish == "aborted"
     assert req.v14_reading.again is None
 

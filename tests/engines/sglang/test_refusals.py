@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.tiny import geometry_of, tiny_checkpoint, tiny_options
-from v14.engines.sglang import seams
+from v14.engines.sglang import symbols
 from v14.engines.sglang.directory import is_v14_directory
 from v14.engines.sglang.server_args import BACKENDS, RULES, SPARSE, refusals, refused_engine
 from v14.engines.sglang.shards import refused_ranks
@@ -108,21 +108,21 @@ def test_what_the_engine_chose_by_itself_is_checked(name):
 
 
 def test_the_installed_sglang_fits_every_seam():
-    assert seams.problems() == []
+    assert symbols.problems() == []
 
 
 def test_one_of_several_names_is_enough():
-    gone = replace(seams.RELEASE_KV, target=seams.RELEASE_KV.target + "_gone")
-    assert seams.problems([seams.Called(names=(gone, seams.RELEASE_KV))]) == []
-    [line] = seams.problems([seams.Called(names=(gone, gone))])
-    assert line.count("_gone") == 2 * str(seams.problems([gone])).count("_gone")
+    gone = replace(symbols.RELEASE_KV, target=symbols.RELEASE_KV.target + "_gone")
+    assert symbols.problems([symbols.Called(names=(gone, symbols.RELEASE_KV))]) == []
+    [line] = symbols.problems([symbols.Called(names=(gone, gone))])
+    assert line.count("_gone") == 2 * str(symbols.problems([gone])).count("_gone")
 
 
 def test_a_seam_that_is_gone_or_changed_is_reported():
-    seam = seams.RELEASE_KV
+    seam = symbols.RELEASE_KV
     gone = replace(seam, target=seam.target + "_gone")
     changed = replace(seam, parameters=("req", "nothing_of_that_name"))
-    lost, other = seams.problems((gone, changed))
+    lost, other = symbols.problems((gone, changed))
     assert gone.target in lost
     assert seam.why in lost
     assert "nothing_of_that_name" in other
@@ -131,7 +131,7 @@ def test_a_seam_that_is_gone_or_changed_is_reported():
 def test_every_seam_has_a_hook():
     from v14.engines.sglang.hooks import TABLE
 
-    assert {seam.target for seam, _, _ in TABLE} == {seam.target for seam in seams.SEAMS}
+    assert {seam.target for seam, _, _ in TABLE} == {seam.target for seam in symbols.SEAMS}
 
 
 def test_where_no_backend_is_named_a_served_one_is_chosen(tmp_path, monkeypatch):
@@ -154,7 +154,7 @@ def test_where_no_backend_is_named_a_served_one_is_chosen(tmp_path, monkeypatch)
 def test_what_sglang_asks_for_its_default_backend_is_what_is_hooked(monkeypatch):
     from sglang.srt.arg_groups import overrides
 
-    owner, _, name = seams.present(seams.DEFAULT_BACKEND).target.rpartition(".")
+    owner, _, name = symbols.present(symbols.DEFAULT_BACKEND).target.rpartition(".")
     monkeypatch.setattr(pkgutil.resolve_name(owner), name, lambda *args, **kwargs: "hooked")
     monkeypatch.setattr(overrides, "use_mla_backend", lambda view: False, raising=False)
     monkeypatch.setattr(overrides, "model_config_of", lambda view: None, raising=False)

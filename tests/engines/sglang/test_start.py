@@ -11,7 +11,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from tests.serving import generate, serving, turn
 from tests.tiny import tiny_checkpoint, tiny_profile, tiny_v14, turns_of
 from v14.config import Switches
-from v14.engines.sglang import plugin, seams
+from v14.engines.sglang import plugin, symbols
 from v14.errors import CheckError
 from v14.memory import Memory
 from v14.types import Trace
@@ -64,7 +64,7 @@ def test_without_memory_one_hook_is_left(monkeypatch):
     monkeypatch.setenv("SGLANG_V14_MEMORY", "0")
     monkeypatch.setattr(HookRegistry, "register", lambda target, *_: registered.append(target))
     plugin.load()
-    assert registered == [seams.PARSE_CONFIG.target]
+    assert registered == [symbols.PARSE_CONFIG.target]
 
 
 def test_a_store_that_cannot_be_opened_is_no_store(tmp_path, caplog):
@@ -129,7 +129,7 @@ def test_broken_events_and_a_vanished_disk_cost_the_recall_only(model_dir, promp
 
 REMOVED_HOOK = """
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
-from v14.engines.sglang import seams
+from v14.engines.sglang import symbols
 from v14.engines.sglang.hooks import TABLE
 from v14.engines.sglang.hooks.start import missing_hooks
 
@@ -137,7 +137,7 @@ for seam, kind, hook in TABLE:
     HookRegistry.register(seam.target, hook, HookType(kind))
 HookRegistry.apply_hooks()
 assert missing_hooks() == [], missing_hooks()
-for seam in seams.SEAMS:
+for seam in symbols.SEAMS:
     HookRegistry._patched.discard(seam.target)
     [line] = missing_hooks()
     assert seam.target in line and seam.why in line

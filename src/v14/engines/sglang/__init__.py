@@ -1,7 +1,8 @@
 """SGLang with memory: a plugin of an unmodified engine. Only this folder imports sglang.
 
 plugin.py        entry point: switches, seams, hooks
-seams.py         every symbol of SGLang that is touched, with its parameters
+symbols.py       every symbol of SGLang that is touched, with its parameters
+seams.py         looks into its objects; where versions differ
 server_args.py   server arguments that the memory does not serve, refused by name
 directory.py     which model paths are V14 directories
 ticket.py        what the HTTP process tells the scheduler about one request

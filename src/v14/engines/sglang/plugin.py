@@ -5,7 +5,7 @@ server is therefore a `SystemExit`, and that every hook is in place is proved la
 """
 
 from v14.config import Switches
-from v14.engines.sglang import seams
+from v14.engines.sglang import symbols
 from v14.errors import EngineError
 
 
@@ -19,11 +19,11 @@ def load() -> None:
 
 def _load() -> None:
     switches = Switches.read()
-    needed = seams.SEAMS if switches.memory else (seams.PARSE_CONFIG,)
-    problems = seams.problems((*needed, *seams.CALLED) if switches.memory else needed)
+    needed = symbols.SEAMS if switches.memory else (symbols.PARSE_CONFIG,)
+    problems = symbols.problems((*needed, *symbols.CALLED) if switches.memory else needed)
     if problems:
         raise EngineError(
-            f"the installed SGLang does not fit (tested: {seams.TESTED_VERSIONS}):\n  "
+            f"the installed SGLang does not fit (tested: {symbols.TESTED_VERSIONS}):\n  "
             + "\n  ".join(problems)
             + "\n  Install a tested SGLang, or uninstall sglang-v14 to serve without memory."
         )
@@ -36,4 +36,4 @@ def _load() -> None:
         if seam in needed:
             HookRegistry.register(seam.target, hook, HookType(kind))
     if switches.memory:
-        HookRegistry.register(seams.present(seams.DEFAULT_BACKEND).target, choose_served, HookType.AFTER)
+        HookRegistry.register(symbols.present(symbols.DEFAULT_BACKEND).target, choose_served, HookType.AFTER)

@@ -7,7 +7,7 @@ from typing import Any
 from sglang.srt.plugins.hook_registry import HookRegistry
 
 from v14.config import Switches
-from v14.engines.sglang import decoding, runtime, seams, server_args
+from v14.engines.sglang import decoding, runtime, seams, server_args, symbols
 from v14.engines.sglang.directory import is_v14_directory, load_profile
 from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.recurrent import refused_states
@@ -26,7 +26,7 @@ logger = logging.getLogger("v14")
 def missing_hooks() -> list[str]:
     """Seams whose hook SGLang has not applied (it only logs such a failure)."""
     applied = HookRegistry._patched
-    return [f"{seam.target}: {seam.why}" for seam in seams.SEAMS if seam.target not in applied]
+    return [f"{seam.target}: {seam.why}" for seam in symbols.SEAMS if seam.target not in applied]
 
 
 def refuse(lines: list[str]) -> None:
