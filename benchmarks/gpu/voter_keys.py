@@ -22,6 +22,8 @@ from benchmarks.recall.chats import Chat, weave
 from benchmarks.recall.english.world import English
 from benchmarks.recall.reading import Reader
 from v14.geometry import AttentionLayer, Geometry
+from v14.profile import SKETCHED
+from v14.recall.sketch import Sketch, fit
 from v14.recall.voters import Voters
 from v14.recall.votes import scalings, voter_keys
 from v14.types import Cue
@@ -43,10 +45,12 @@ class Keys:
     scaling: Sequence[float]
     weights: Sequence[float]
     calibration: str
+    spread: Sequence[float]
+    sketch: Sketch
 
     def save(self, path: Path) -> None:
         """Write all of it to one file."""
-        about = {name: getattr(self, name) for name in ("name", "rows", "scaling", "weights", "calibration")}
+        about = {name: getattr(self, name) for name in ("name", "rows", "scaling", "weights", "calibration", "spread")}
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(
             {
@@ -57,6 +61,7 @@ class Keys:
                 "num_queries": torch.tensor([cue.queries.shape[1] for cue in self.cues]),
                 "null_queries": self.null.queries.half(),
                 "null_context_lse": self.null.context_lse.contiguous(),
+                **{f"sketch_{name}": getattr(self.sketch, name) for name in SKETCHED},
             },
             path,
             {"about": json.dumps(about)},
@@ -76,7 +81,10 @@ class Keys:
             head_dim=self.keys.shape[2],
             layers=tuple(AttentionLayer(index=row, rotary=None, scaling=scaling[row]) for row in sorted(scaling)),
         )
-        voters = Voters(heads=tuple(heads), weights=tuple(self.weights), calibration=self.calibration, null=self.null)
+        voters = Voters(
+            heads=tuple(heads), weights=tuple(self.weights), calibration=self.calibration, null=self.null,
+            spread=tuple(self.spread), sketch=self.sketch,
+        )  # fmt: skip
         return geometry, voters
 
     @classmethod
@@ -92,6 +100,7 @@ class Keys:
             lengths=read["lengths"],
             cues=[Cue(queries=q, context_lse=c) for q, c in zip(queries, context, strict=True)],
             null=Cue(queries=read["null_queries"].float(), context_lse=read["null_context_lse"]),
+            sketch=Sketch(**{name: read[f"sketch_{name}"] for name in SKETCHED}),
             **about,
         )
 
@@ -141,6 +150,8 @@ def keys_of(
         scaling=list(scaling),
         weights=list(voters.weights),
         calibration=voters.calibration,
+        spread=voters.spread,
+        sketch=voters.sketch or fit(torch.cat(list(parts), 1).float(), cues, rows),
     )
 
 

@@ -33,6 +33,7 @@ from benchmarks.gpu.voter_keys import Keys
 from benchmarks.votes_kernel import SHAPES
 from v14.kernels.votes import Asked, packed
 from v14.recall.index import Index
+from v14.recall.sketch import fit
 from v14.recall.votes import calibrate
 from v14.recall.weighing import MAX_WEIGHED
 from v14.types import Cue
@@ -246,11 +247,13 @@ def random_keys(shape_name: str, num_queries: int) -> Keys:
             context_lse=4 + torch.randn(shape.voters, num_queries),
         )
 
+    rows = [voter * shape.rows // shape.voters for voter in range(shape.voters)]
+    cues = [cue() for _ in range(5)]
     return Keys(
         name=shape_name, keys=torch.randn(shape.rows, 1, shape.dim), lengths=torch.tensor([1]),
-        cues=[cue() for _ in range(5)], null=cue(), rows=[v * shape.rows // shape.voters for v in range(shape.voters)],
+        cues=cues, null=cue(), rows=rows,
         scaling=[shape.dim**-0.5] * shape.voters, weights=[1.0 + 1 / (1 + v) for v in range(shape.voters)],
-        calibration="log-ratio",
+        calibration="log-ratio", spread=[], sketch=fit(torch.randn(shape.rows, 4 * shape.dim, shape.dim), cues, rows),
     )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 config.json            the checkpoint's own, with the V14 architecture name, `auto_map` and the options (key `v14`)
 v14/profile.json       format version, base architecture, weights id, geometry, turn format, voters, measurements
 v14/voters.safetensors the null cue (queries, context_lse); which tokens begin words (word_kinds), and what they say
-                       (pieces, one behind the other, and piece_lengths)
+                       (pieces, one behind the other, and piece_lengths); what keys are sketched with (sketch_keys,
+                       sketch_queries, sketch_centre)
 configuration_v14.py, modeling_v14.py   remote code for Transformers
 *.safetensors, tokenizer files          links to, or copies of, the checkpoint's
 """
@@ -28,11 +29,14 @@ from v14.events.turns import TurnFormat
 from v14.events.words import Vocabulary
 from v14.geometry import Geometry
 from v14.recall.doubt import Doubt
+from v14.recall.sketch import Sketch
 from v14.recall.voters import Voters
 from v14.recall.votes import CALIBRATIONS
 from v14.types import Cue
 
 PROFILE_VERSION = 3
+
+SKETCHED = ("keys", "queries", "centre")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +85,10 @@ class Profile:
         """Write `v14/profile.json` and `v14/voters.safetensors` (the options go into `config.json`)."""
         room = directory / "v14"
         room.mkdir(exist_ok=True)
-        null = self.voters.null
+        null, sketch = self.voters.null, self.voters.sketch
         save_file(
             {
+                **({} if sketch is None else {f"sketch_{name}": getattr(sketch, name) for name in SKETCHED}),
                 "queries": null.queries.contiguous(),
                 "context_lse": null.context_lse.contiguous(),
                 "word_kinds": _bytes(self.vocabulary.kinds),
@@ -107,6 +112,7 @@ class Profile:
                 "weights": list(self.voters.weights),
                 "calibration": self.voters.calibration,
                 "sinks": list(self.voters.sinks),
+                "spread": list(self.voters.spread),
             },
             "doubt": None if self.doubt is None else asdict(self.doubt),
             "measured": dict(self.measured),
@@ -154,6 +160,8 @@ class Profile:
             calibration=data["voters"]["calibration"],
             null=Cue(queries=tensors["queries"], context_lse=tensors["context_lse"]),
             sinks=tuple(map(float, data["voters"].get("sinks", ()))),
+            spread=tuple(map(float, data["voters"].get("spread", ()))),
+            sketch=_sketch(tensors),
         )
         geometry = Geometry.from_json(data["geometry"])
         if not voters.heads or not len(voters.heads) == len(voters.weights) == len(voters.null.queries):
@@ -162,8 +170,13 @@ class Profile:
             )
         if voters.calibration not in CALIBRATIONS or not isinstance(data["weights_id"], str):
             raise ValueError(f"calibration {voters.calibration!r}, weights {data['weights_id']!r}")
+        if len(voters.spread) not in (0, len(voters.heads)):
+            raise ValueError(f"{len(voters.heads)} voters, a spread of {len(voters.spread)}")
         voters.slots(geometry)
         voters.key_rows(geometry)
+        expected = len(voters.key_heads(geometry)), geometry.head_dim
+        if voters.sketch is not None and voters.sketch.centre.shape != expected:
+            raise ValueError(f"a sketch for {tuple(voters.sketch.centre.shape)} rows and dimensions, not {expected}")
         return cls(
             base_architecture=data["base_architecture"],
             weights_id=data["weights_id"],
@@ -194,3 +207,10 @@ def _vocabulary(tensors: Mapping[str, torch.Tensor]) -> Vocabulary:
     if ends[-1] != len(pieces) or min(lengths, default=0) < 0 or len(lengths) != len(kinds):
         raise ValueError(f"{len(lengths)} pieces of {ends[-1]} bytes for {len(kinds)} tokens and {len(pieces)} bytes")
     return Vocabulary(kinds=kinds, pieces=tuple(pieces[one:other] for one, other in pairwise(ends)))
+
+
+def _sketch(tensors: Mapping[str, torch.Tensor]) -> Sketch | None:
+    """What sketches are made with; directories made before there were any have none."""
+    if "sketch_keys" not in tensors:
+        return None
+    return Sketch(**{name: tensors[f"sketch_{name}"] for name in SKETCHED})

@@ -8,7 +8,7 @@ from triton.compiler import ASTSource
 from v14.kernels.votes.triton import _event_shares, _tally
 
 SIZES = {
-    "D": 80, "PADDED_D": 128, "Q": 32, "T": 32, "EVENTS": 4, "LIMIT": 100.0, "PRECISION": "tf32",
+    "D": 80, "PADDED_D": 128, "Q": 32, "T": 32, "LIMIT": 100.0, "PRECISION": "tf32",
     "FLOOR": 0.01, "RATIO": True, "PICKED": False, "N": 256,
 }  # fmt: skip
 POINTERS = {
@@ -17,10 +17,10 @@ POINTERS = {
 }  # fmt: skip
 
 
-def compiled(kernel, name: str, keys: str, scales: str, kind: tl.dtype) -> None:
+def compiled(kernel, name: str, keys: str, scales: str, kind: tl.dtype, planes: int = 0) -> None:
     """Compile with arguments as the launchers in `v14.kernels.votes.triton` give them; what is left is a number."""
     names = kernel.arg_names
-    sizes = SIZES | {"SCALED": keys == "*i8", "KIND": kind}
+    sizes = SIZES | {"PLANES": planes, "KIND": kind}
     constants = {(names.index(name),): value for name, value in sizes.items() if name in names}
     pointers = POINTERS | {"keys": keys, "scales": scales}
     signature = {name: "constexpr" if (i,) in constants else pointers.get(name, "i32") for i, name in enumerate(names)}
@@ -30,6 +30,7 @@ def compiled(kernel, name: str, keys: str, scales: str, kind: tl.dtype) -> None:
 
 
 if __name__ == "__main__":
-    compiled(_event_shares, "int8", "*i8", "*fp16", tl.int8)
+    compiled(_event_shares, "int8", "*i8", "*fp16", tl.int8, planes=2)
+    compiled(_event_shares, "sketch", "*i8", "*i8", tl.int8, planes=1)
     compiled(_event_shares, "bf16", "*bf16", "*bf16", tl.bfloat16)
     compiled(_tally, "fp32", "", "", tl.float32)

@@ -17,7 +17,10 @@ def case(kind, lengths, num_queries, dim, strength=1.0, device="cpu"):
         at += length + gap
     keys = torch.randn(3, at + 2, dim, generator=random)
     scales = None
-    if kind == "int8":
+    if kind == "sketch":
+        keys = (30 * keys).round().clamp(-127, 127).to(torch.int8)
+        strength /= 30
+    elif kind == "int8":
         scales = keys.abs().amax(-1) / 127
         keys = (keys / scales[..., None]).round().to(torch.int8)
         scales = scales.half()
@@ -26,7 +29,9 @@ def case(kind, lengths, num_queries, dim, strength=1.0, device="cpu"):
     covered = torch.zeros(at + 2, dtype=torch.bool)
     for start, length in zip(starts, lengths, strict=True):
         covered[start : start + length] = True
-    if scales is None:
+    if kind == "sketch":
+        keys[:, ~covered] = 127
+    elif scales is None:
         keys[:, ~covered] = torch.nan
     else:
         scales[:, ~covered] = torch.nan

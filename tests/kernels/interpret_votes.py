@@ -17,7 +17,7 @@ from v14.kernels.votes import naive, triton
 
 LENGTHS = {"one": [1], "odd": [1, 128, 17, 3], "dead": [5, 0, 33], "many": [2, 9, 4, 31, 64, 65, 1]}
 QUERIES = (1, 16, 33, 129)
-DIMS = (64, 80, 128, 256)
+DIMS = (64, 80, 32, 128, 256)
 
 
 def error(found: torch.Tensor, exact: torch.Tensor) -> float | None:
@@ -31,7 +31,7 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     results = {}
     # Every length with every number of queries; kinds and dimensions take turns.
-    kinds = itertools.cycle(["fp32", "int8", "fp16"])
+    kinds = itertools.cycle(["fp32", "int8", "fp16", "sketch"])
     dims = itertools.cycle(DIMS)
     for name, lengths in LENGTHS.items():
         for num_queries in QUERIES:

@@ -12,8 +12,8 @@ from tests.kernels.test_engram_events import run_apart
 from v14.kernels import votes as dispatcher
 from v14.kernels.votes import naive, packed
 
-TOLERANCE = {"fp32": 1e-6, "int8": 3e-5, "fp16": 4e-4, "bf16": 2e-3}
-"""Queries are rounded to 16 bits beside int8 keys, to 10 beside fp16 and to 7 beside bf16 ones."""
+TOLERANCE = {"fp32": 1e-6, "int8": 3e-5, "fp16": 4e-4, "bf16": 2e-3, "sketch": 1e-2}
+"""Queries are rounded to 16 bits beside int8 keys, to 10 beside fp16, to 7 beside bf16 ones and sketches."""
 
 
 @settings(max_examples=40, deadline=None)
@@ -21,7 +21,7 @@ TOLERANCE = {"fp32": 1e-6, "int8": 3e-5, "fp16": 4e-4, "bf16": 2e-3}
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=9),
     num_queries=st.integers(1, 9),
     dim=st.sampled_from([4, 10, 64]),
-    kind=st.sampled_from(["fp32", "int8", "bf16"]),
+    kind=st.sampled_from(["fp32", "int8", "bf16", "sketch"]),
     chunk=st.sampled_from([1, 100, 1 << 20]),
 )
 def test_packed_agrees_with_naive(lengths, num_queries, dim, kind, chunk):
@@ -61,13 +61,14 @@ def test_triton_compiles_for_a_gpu(tmp_path):
     lines = run_apart("tests.kernels.compile_votes", TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
     assert lines == [
         "_event_shares int8 True",
+        "_event_shares sketch True",
         "_event_shares bf16 True",
         "_tally fp32 True",
     ]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["fp32", "int8", "fp16", "bf16"])
+@pytest.mark.parametrize("kind", ["fp32", "int8", "fp16", "bf16", "sketch"])
 @pytest.mark.parametrize(("num_queries", "dim"), [(1, 64), (33, 80), (129, 128), (64, 256)])
 def test_triton_agrees_with_naive_on_a_gpu(kind, num_queries, dim):
     arguments = case(kind, [1, 128, 17, 0, 3, 64], num_queries, dim, device="cuda")

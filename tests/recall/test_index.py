@@ -1,5 +1,7 @@
 """The index: pages, 8 bits, two stages, what comes and goes; always against votes of plain arithmetic."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from tests.recall.test_votes import HEADS, make_cue, make_geometry, make_voters,
 from v14.recall import naive
 from v14.recall.coding import Code, turn
 from v14.recall.index import Index
+from v14.recall.sketch import fit
 from v14.recall.votes import SHARE_FLOOR
 from v14.types import Cue
 
@@ -25,6 +28,13 @@ class World:
         self.cue = make_cue(len(HEADS), 5, DIM, random)
         mean = 3 * torch.randn(5, 1, DIM, generator=random)
         self.keys = {str(n): mean + torch.randn(5, size, DIM, generator=random) for n, size in enumerate(lengths)}
+
+    def sketch(self, seed=5):
+        """Give the voters what sketches are made with."""
+        random = torch.Generator().manual_seed(seed)
+        cues = [make_cue(len(HEADS), 5, DIM, random) for _ in range(20)]
+        rows = self.voters.key_rows(self.geometry).tolist()
+        self.voters = replace(self.voters, sketch=fit(torch.cat([*self.keys.values()], 1), cues, rows))
 
     def index(self, ids=None, **given):
         index = Index(self.geometry, self.voters, **given)
@@ -122,17 +132,21 @@ def test_what_was_removed_is_overwritten_wherever_it_was(monkeypatch):
     assert values(index, world.cue) == pytest.approx(world.exact(["29"]), abs=0.2)
 
 
-def test_of_many_events_some_voters_choose(monkeypatch):
+@pytest.mark.parametrize("sketched", [False, True])
+def test_of_many_events_some_voters_choose(monkeypatch, sketched):
     world = World([7] * 200, "subtract")
     whole = values(world.index(), world.cue)
+    if sketched:
+        world.sketch()
     monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0)
     monkeypatch.setattr("v14.recall.index.CANDIDATES", 60)
     for page_tokens in (150, 100_000):
         monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", page_tokens * 5 * DIM * 4)
         index = world.index()
-        assert len(index._strong) < len(HEADS)
+        assert len(index._shortlist.voters) < len(HEADS)
         index.remove("7")
         ballot = index.votes(world.cue)
+        assert index._pool.is_sketched == sketched
         best = ballot.best(100)
         assert len(best) == 60
         for vote in best:
@@ -173,6 +187,62 @@ def test_no_events_have_no_votes():
     assert index.votes(world.cue).best(5) == []
     assert index.votes(world.cue).of(["a"]) == {}
     assert index.num_bytes == 0
+
+
+def test_sketches_follow_whatever_happens_to_their_keys(monkeypatch):
+    """Pages that grow, are packed, change their form or move: what is beside the keys is what would be made of them."""
+    monkeypatch.setattr("v14.recall.index.WAITING_TOKENS", 1)
+    monkeypatch.setattr("v14.recall.index.CENTRED_TOKENS", 500)
+    monkeypatch.setattr("v14.recall.index.PLAIN_BYTES", 0)
+    monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 2000)
+    monkeypatch.setattr("v14.recall.pool.SKETCHED_TOKENS", 16)
+    monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", 300 * 5 * DIM * 2)
+    world = World([20, 3, 11] * 20)
+    world.sketch()
+    index = Index(world.geometry, world.voters, form="int8")
+    seen = []
+
+    def check():
+        for page in index._pool.pages:
+            if not page.ids:
+                continue
+            seen.append(page)
+            expected = index._shortlist.sketches(index._pool._decoded(page, slice(0, page.num_tokens)))
+            alive = torch.zeros(page.num_tokens, dtype=torch.bool)
+            for start, length in page.spans:
+                alive[start : start + length] = True
+            found = page.sketches[:, : page.num_tokens]
+            # Keys rounded to 8 bits have sketches that differ by a step or two.
+            assert (found.int() - expected.int())[:, alive].abs().max() <= 4
+            assert not found[:, ~alive].any()
+            assert not page.sketches[:, page.num_tokens :].any()
+
+    for number, event_id in enumerate(world.keys):
+        index.add(event_id, world.keys[event_id])
+        if index._pool.is_sketched:
+            check()
+        if number % 5 == 4:
+            index.remove(str(number - 2))
+    assert index._pool.code.form == "int8"
+    for event_id in [event_id for event_id in world.keys if event_id in index][:-1]:
+        index.remove(event_id)
+    check()
+    live = {id(page) for page in index._pool.pages}
+    assert len(live) < len(seen)
+    assert not any(page.sketches.any() for page in seen if id(page) not in live)
+    index.move("bfloat16", torch.device("cpu"))
+    assert values(index, world.cue) == pytest.approx(world.exact([next(iter(index._numbers))]), abs=0.2)
+
+
+@pytest.mark.gpu
+def test_sketches_on_a_gpu_choose_as_on_the_cpu(monkeypatch):
+    world = World([50] * 300)
+    world.sketch()
+    monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0)
+    monkeypatch.setattr("v14.recall.index.CANDIDATES", 60)
+    here, there = world.index(), world.index(form="int8", device="cuda")
+    best = [{vote.event_id for vote in index.votes(world.cue).best(60)} for index in (here, there)]
+    assert len(best[0] & best[1]) >= 55
 
 
 @pytest.mark.gpu

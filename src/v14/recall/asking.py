@@ -26,12 +26,20 @@ class Asking:
         self._scaling = upload(torch.tensor(scaling)[:, None, None], code.device)
 
     def __call__(self, cue: Cue) -> Asked:
-        """A cue, with all voters."""
+        """A cue for the keys in their form, with all voters."""
+        return self._code.asked(self.plain(cue))
+
+    def coded(self, plain: Asked) -> Asked:
+        """What `plain` gives, for the keys in their form."""
+        return self._code.asked(plain)
+
+    def plain(self, cue: Cue) -> Asked:
+        """A cue on the device, with what scales the scores, for keys as they are."""
         queries, context = cue.queries, cue.context_lse
         if queries.device != self._code.device:
             both = self._uploaded(queries, context)
             queries, context = both[: queries.numel()].view_as(queries), both[queries.numel() :].view_as(context)
-        return self._code.asked(Asked(queries * self._scaling, context, self._rows))
+        return Asked(queries * self._scaling, context, self._rows)
 
     def _uploaded(self, queries: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         """Both on the device, one behind the other, in one copy."""

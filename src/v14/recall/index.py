@@ -14,10 +14,11 @@ import torch
 
 from v14.geometry import Geometry
 from v14.kernels.votes import Asked, event_shares, tally
-from v14.recall.asking import Asking, of_some
+from v14.recall.asking import Asking
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
 from v14.recall.pool import Page, Pool, upload
+from v14.recall.shortlist import Shortlist
 from v14.recall.voters import Voters
 from v14.recall.votes import SHARE_FLOOR, scalings
 from v14.recall.weights import token_weights
@@ -38,13 +39,7 @@ RECODED_EVENTS = 1024
 """Events decoded at once when all change their form."""
 
 CANDIDATES = 2048
-"""How many events all voters read where the strongest choose."""
-
-STRONG = 1 / 3
-"""Share of the voters that choose: those of most weight. How much weight they have together does not count, since one
-voter may have half of it and tell little (LOG.md, "voter keys in 8 bits, and two stages")."""
-
-LEAST_STRONG = 4
+"""How many events all voters read where some choose."""
 
 PLAIN_BYTES = 1 << 33
 """Keys stay in bfloat16 up to so many bytes: 8 bits cost one of the best five now and then, and save no time."""
@@ -93,7 +88,7 @@ class Index:
         self._null = self._asked(self._voters.null)
         self._weights = upload(torch.tensor(weights), code.device)
         self._all = upload(torch.arange(len(weights), dtype=torch.int32), code.device)
-        self._strong = upload(torch.tensor(_strongest(weights), dtype=torch.int32), code.device)
+        self._shortlist = Shortlist(self._voters, self._rows.tolist(), code.device)
 
     def __len__(self) -> int:
         """Number of events."""
@@ -163,17 +158,27 @@ class Index:
             self._take_in()
             pages = self._pool.pages
             ids = [page.ids for page in pages]
-            asked = self._asked(cue)
-            few = self._pool.num_tokens * self._pool.token_bytes <= SCANNED_BYTES
-            if few or len(self._strong) == len(self._all):
+            plain = self._asked.plain(cue)
+            asked = self._asked.coded(plain)
+            if not self._is_large or len(self._shortlist.voters) == len(self._all):
                 return Votes(self, ids, self._scanned(asked, self._all), None, asked)
-            scanned = self._scanned(of_some(asked, self._strong), self._strong)
-            chosen = torch.topk(scanned, min(CANDIDATES, len(self))).indices
+            chosen = torch.topk(self._shortlisted(plain, asked), min(CANDIDATES, len(self)), sorted=False).indices
             return Votes(self, ids, self._chosen(asked, chosen), chosen, asked)
 
-    def _scanned(self, asked: Asked, voters: torch.Tensor) -> torch.Tensor:
-        """Votes of all events, one page behind the other, with the voters that are asked."""
-        values = [self._page_votes(page, asked, voters) for page in self._pool.pages]
+    @property
+    def _is_large(self) -> bool:
+        """Whether not all voters read all keys."""
+        return self._pool.num_tokens * self._pool.token_bytes > SCANNED_BYTES
+
+    def _shortlisted(self, plain: Asked, asked: Asked) -> torch.Tensor:
+        """Votes of all events with the voters that choose, by which only their order counts."""
+        chosen = self._shortlist
+        of_chosen = chosen.asked(plain.queries, plain.context, asked)
+        return self._scanned(of_chosen, chosen.voters, sketched=self._pool.is_sketched)
+
+    def _scanned(self, asked: Asked, voters: torch.Tensor, *, sketched: bool = False) -> torch.Tensor:
+        """Votes of all events, one page behind the other, with the voters that are asked, of keys or sketches."""
+        values = [self._page_votes(page, asked, voters, sketched=sketched) for page in self._pool.pages]
         return values[0] if len(values) == 1 else torch.cat([torch.empty(0, device=self.device), *values])
 
     def _chosen(self, asked: Asked, places: torch.Tensor) -> torch.Tensor:
@@ -277,6 +282,19 @@ class Index:
         if self._form == "int8" != self._pool.code.form and many:
             with self._working():
                 self._recode(Code(form="int8", device=self.device, centre=self._pool.mean()))
+        if self._is_large and self._shortlist.sketch is not None and not self._pool.is_sketched:
+            self._begin_sketches()
+
+    def _begin_sketches(self) -> None:
+        """Keep sketches beside the keys from now on, on the CPU where the GPU has no room for them."""
+        try:
+            with self._working():
+                self._pool.begin_sketches(self._shortlist.sketches)
+        except torch.OutOfMemoryError:
+            if self.device.type == "cpu":
+                raise
+            self.move("bfloat16", torch.device("cpu"))
+            self._begin_sketches()
 
     def _fill(self, ids: Sequence[str], keys: torch.Tensor, lengths: Sequence[int]) -> None:
         """Put events into the pool with their keys `[U, sum of lengths, D]`, and calibrate them."""
@@ -304,7 +322,7 @@ class Index:
                         num = places.stop - places.start
                         fresh.null_shares[:, places] = null[:, done : done + num]
                         done += num
-            page.keys.zero_()
+            page.wipe()
 
     def move(self, form: KeyForm, device: torch.device) -> None:
         """Keep the keys in another form and place from now on."""
@@ -318,16 +336,27 @@ class Index:
             self._form = form
             self._recode(Code(form=form, device=device))
 
-    def _page_shares(self, page: Page, asked: Asked, slots: slice | torch.Tensor) -> torch.Tensor:
+    def _page_shares(
+        self, page: Page, asked: Asked, slots: slice | torch.Tensor, *, sketched: bool = False
+    ) -> torch.Tensor:
         """Shares `[V, n]` of the events in some slots of a page, for the voters that were asked."""
-        return event_shares(page.keys, page.scales, page.starts[slots], page.lengths[slots], asked)
+        sketches = page.sketches if sketched else None
+        keys, scales = (page.keys, page.scales) if sketches is None else (sketches, None)
+        return event_shares(keys, scales, page.starts[slots], page.lengths[slots], asked)
 
     def _page_votes(
-        self, page: Page, asked: Asked, voters: torch.Tensor, slots: torch.Tensor | None = None
+        self,
+        page: Page,
+        asked: Asked,
+        voters: torch.Tensor,
+        slots: torch.Tensor | None = None,
+        *,
+        sketched: bool = False,
     ) -> torch.Tensor:
         """Votes `[n]` of a page's events, or of those in some slots, with the voters that are asked; −inf where one was
         removed."""
-        shares = self._page_shares(page, asked, slice(0, len(page.ids)) if slots is None else slots)
+        every = slice(0, len(page.ids))
+        shares = self._page_shares(page, asked, every if slots is None else slots, sketched=sketched)
         floor = SHARE_FLOOR if self._voters.calibration == "log-ratio" else None
         return tally(shares, page.null_shares, page.lengths, slots, voters, self._weights, floor)
 
@@ -348,9 +377,3 @@ class Index:
 def _stream(device: torch.device) -> torch.cuda.Stream | None:
     """A stream of one's own, where there are any."""
     return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-
-
-def _strongest(weights: Sequence[float]) -> list[int]:
-    """The voters that choose, in their order."""
-    order = sorted(range(len(weights)), key=lambda voter: -abs(weights[voter]))
-    return sorted(order[: max(LEAST_STRONG, round(STRONG * len(weights)))])

@@ -9,7 +9,7 @@ Nothing of an event stays that was removed: its keys are overwritten, and so is 
 Shapes: U rows of voter keys, D dimension of a head, V voters, T tokens and E events that a page has room for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -25,16 +25,23 @@ GPU_PAGE_BYTES = 1 << 33
 ALIGNED_TOKENS = 16
 """Room is a multiple of this, so that one kernel fits pages of every size."""
 
+SKETCHED_TOKENS = 1 << 16
+"""Tokens sketched at once when sketches are begun, which takes their keys in fp32."""
+
 FIRST_TOKENS = 128
 FIRST_EVENTS = 8
+
+Sketched = Callable[[torch.Tensor], torch.Tensor]
+"""Makes sketches `[R, T, K]` int8 of keys `[U, T, D]` fp32."""
 
 
 @dataclass(eq=False)
 class Page:
     """Tensors have room for more than is there; `spans` are (start, length) by slot, `ids` None where one was removed.
 
-    keys: `[U, T, D]`; scales: `[U, T]` fp16, None but for int8; starts `[E]` int64, lengths `[E]` int32 and null_shares
-    `[V, E]` fp32 by slot. `num_tokens` are those of all events that were added, `num_freed` of those removed.
+    keys: `[U, T, D]`; scales: `[U, T]` fp16, None but for int8; sketches: `[R, T, K]` int8, None as long as nobody
+    reads any (`Pool.begin_sketches`); starts `[E]` int64, lengths `[E]` int32 and null_shares `[V, E]` fp32 by slot.
+    `num_tokens` are those of all events that were added, `num_freed` of those removed.
     """
 
     keys: torch.Tensor
@@ -42,15 +49,22 @@ class Page:
     starts: torch.Tensor
     lengths: torch.Tensor
     null_shares: torch.Tensor
+    sketches: torch.Tensor | None = None
     ids: list[str | None] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
     num_tokens: int = 0
     num_freed: int = 0
 
+    def wipe(self) -> None:
+        """Overwrite what it held."""
+        self.keys.zero_()
+        if self.sketches is not None:
+            self.sketches.zero_()
+
     @property
     def num_bytes(self) -> int:
         """Bytes of all tensors, spare room included."""
-        tensors = (self.keys, self.scales, self.starts, self.lengths, self.null_shares)
+        tensors = (self.keys, self.scales, self.sketches, self.starts, self.lengths, self.null_shares)
         return sum(t.numel() * t.element_size() for t in tensors if t is not None)
 
 
@@ -65,6 +79,7 @@ class Pool:
         self._num_rows, self._dim, self._num_voters = num_rows, dim, num_voters
         page_bytes = GPU_PAGE_BYTES if code.device.type == "cuda" else PAGE_BYTES
         self._page_tokens = max(FIRST_TOKENS, page_bytes // self.token_bytes)
+        self._sketched: Sketched | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -73,7 +88,7 @@ class Pool:
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of one token's keys."""
+        """Bytes of one token's keys, without what is kept beside them."""
         return self._num_rows * (self._dim * self.code.dtype.itemsize + (2 if self.code.form == "int8" else 0))
 
     @property
@@ -88,6 +103,19 @@ class Pool:
             total += page.keys.sum(1, dtype=torch.float32)
         return total / self.num_tokens
 
+    def begin_sketches(self, sketched: Sketched) -> None:
+        """Keep beside all keys what `sketched` makes of them."""
+        for page in self.pages:
+            for first in range(0, page.num_tokens, SKETCHED_TOKENS):
+                some = slice(first, min(page.num_tokens, first + SKETCHED_TOKENS))
+                _sketch(page, some, sketched(self._decoded(page, some)))
+        self._sketched = sketched
+
+    @property
+    def is_sketched(self) -> bool:
+        """Whether there are sketches beside the keys."""
+        return self._sketched is not None
+
     def append(self, ids: Sequence[str], keys: torch.Tensor, lengths: Sequence[int]) -> list[tuple[Page, slice]]:
         """Add events with their keys `[U, sum of lengths, D]` on the pool's device; the slots that they got."""
         coded, scales = self.code.encode(keys)
@@ -100,7 +128,11 @@ class Pool:
                 num += 1
             some = slice(first, first + num)
             mine = coded[:, done : done + size], None if scales is None else scales[:, done : done + size]
-            added.append((page, self._fill(page, ids[some], lengths[some], *mine)))
+            slots = self._fill(page, ids[some], lengths[some], *mine)
+            if self._sketched is not None:
+                tokens = slice(page.num_tokens - size, page.num_tokens)
+                _sketch(page, tokens, self._sketched(keys[:, done : done + size].float()))
+            added.append((page, slots))
             first, done = some.stop, done + size
         return added
 
@@ -112,6 +144,8 @@ class Pool:
         page.keys[:, start : start + length] = 0
         if page.scales is not None:
             page.scales[:, start : start + length] = 0
+        if page.sketches is not None:
+            page.sketches[:, start : start + length] = 0
         page.lengths[slot] = 0
         page.null_shares[:, slot] = 0
         page.ids[slot] = None
@@ -130,14 +164,16 @@ class Pool:
         number, slot = self.places[event_id]
         page = self.pages[number]
         start, length = page.spans[slot]
-        mine = slice(start, start + length)
-        return self.code.decode(page.keys[:, mine], None if page.scales is None else page.scales[:, mine]).cpu()
+        return self._decoded(page, slice(start, start + length)).cpu()
 
     def several(self, page: Page, slots: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys `[U, sum of lengths, D]` fp32 and null shares `[V, n]` of the events in some slots."""
-        tokens = self._tokens([page.spans[slot] for slot in slots])
-        keys = self.code.decode(page.keys[:, tokens], None if page.scales is None else page.scales[:, tokens])
+        keys = self._decoded(page, self._tokens([page.spans[slot] for slot in slots]))
         return keys, page.null_shares[:, upload(torch.tensor(slots), self.device)]
+
+    def _decoded(self, page: Page, tokens: slice | torch.Tensor) -> torch.Tensor:
+        """Keys of some tokens in fp32."""
+        return self.code.decode(page.keys[:, tokens], None if page.scales is None else page.scales[:, tokens])
 
     def _page_for(self, num_tokens: int) -> Page:
         """The page that takes an event of so many tokens: an empty one takes any."""
@@ -216,8 +252,10 @@ class Pool:
             scales = None if page.scales is None else page.scales[:, old]
             ids = [str(page.ids[slot]) for slot in slots]
             self._fill(fresh, ids, [length for _, length in spans], page.keys[:, old], scales)
+            if page.sketches is not None:
+                _sketch(fresh, slice(0, fresh.num_tokens), page.sketches[:, old])
             fresh.null_shares[:, : len(slots)] = page.null_shares[:, upload(torch.tensor(slots), self.device)]
-        page.keys.zero_()
+        page.wipe()
 
 
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -225,6 +263,16 @@ def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if device.type != "cuda" or tensor.is_cuda:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _sketch(page: Page, tokens: slice, made: torch.Tensor) -> None:
+    """Put sketches of some tokens into a page, with as much room as its keys have."""
+    room = page.keys.shape[1]
+    if page.sketches is None:
+        page.sketches = made.new_zeros(len(made), room, made.shape[2])
+    elif room > page.sketches.shape[1]:
+        page.sketches = _grown(page.sketches, 1, room, page.sketches.shape[1])
+    page.sketches[:, tokens] = made
 
 
 def _grown(tensor: torch.Tensor, axis: int, room: int, used: int) -> torch.Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from v14.geometry import Geometry
+from v14.recall.sketch import Sketch
 from v14.types import Cue
 
 
@@ -15,7 +16,9 @@ class Voters:
 
     `weights` multiply each head's calibrated share; `calibration` says how the null cue's share is removed
     (`v14.recall.votes`). `sinks` are the heads' learned sink scores, which take part of the attention of every query
-    and belong to no token (GPT-OSS); empty for a model that has none.
+    and belong to no token (GPT-OSS); empty for a model that has none. `spread` is the standard deviation of each
+    voter's calibrated share over questions and events, empty if it was not measured; `sketch` says how the keys that
+    voters read are sketched.
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -23,6 +26,8 @@ class Voters:
     calibration: str
     null: Cue
     sinks: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
+    sketch: Sketch | None = None
 
     @property
     def layers(self) -> tuple[int, ...]:

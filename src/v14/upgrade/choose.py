@@ -108,7 +108,7 @@ def choose(measurement: Measurement) -> Choice:
     floor = final.bar + offset
     unit = floor if floor > 0 else 1.0
     return Choice(
-        voters=_voters(measurement, final, unit, calibration),
+        voters=_voters(measurement, final, unit, calibration, calibrated),
         floor=floor / unit,
         separation=found,
         votes=(margins + bars[:, None]) / (bars + offset).clamp_min(1e-3)[:, None],
@@ -192,7 +192,7 @@ def _floor(measurement: Measurement, votes: torch.Tensor) -> float:
     return max(wrong, (wrong + right) / 2)
 
 
-def _voters(measurement: Measurement, fit: Fit, unit: float, calibration: str) -> Voters:
+def _voters(measurement: Measurement, fit: Fit, unit: float, calibration: str, calibrated: torch.Tensor) -> Voters:
     places = fit.heads.tolist()
     return Voters(
         heads=tuple(measurement.heads[place] for place in places),
@@ -203,6 +203,7 @@ def _voters(measurement: Measurement, fit: Fit, unit: float, calibration: str) -
             context_lse=measurement.null.context_lse[fit.heads].clone(),
         ),
         sinks=tuple(measurement.sinks[place] for place in places) if measurement.sinks else (),
+        spread=tuple(calibrated[..., fit.heads].flatten(0, 1).std(0).tolist()),
     )
 
 

@@ -102,7 +102,7 @@ def upgrade(
             calm_threads(),
             report.stage("how sure to be", len(second.chats) + len(second.questions)),
         ):
-            evidence = measure_doubts(
+            evidence, sketch = measure_doubts(
                 reader,
                 tokenizer,
                 cutter,
@@ -142,7 +142,7 @@ def upgrade(
             question_ends=frozenset(asking.question_ends),
             change_runs=phrase_runs(tokenizer, "change"),
             history_runs=phrase_runs(tokenizer, "history"),
-            voters=choice.voters,
+            voters=replace(choice.voters, sketch=sketch),
             doubt=sureness.doubt if choice.separation.good else None,
             vocabulary=known,
             options=defaults.model_copy(

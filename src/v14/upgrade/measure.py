@@ -14,6 +14,7 @@ from v14.events.words import Vocabulary
 from v14.geometry import Geometry
 from v14.recall.index import Index
 from v14.recall.lexicon import Lexicon
+from v14.recall.sketch import Sketch, fit
 from v14.recall.space import Space
 from v14.recall.voters import Voters
 from v14.recall.votes import voter_keys
@@ -145,23 +146,27 @@ def measure_doubts(
     floor: float,
     cue_tokens: int,
     advance: Callable[[], None] = lambda: None,
-) -> list[Evidence]:
-    """Read every chat and question of a second set once and weigh what a plan would; `advance` is called after each."""
+) -> tuple[list[Evidence], Sketch]:
+    """Read every chat and question of a second set once, weigh what a plan would, and fit sketches to these keys and
+    questions; `advance` is called after each."""
     index = Index(geometry, voters, form="bfloat16")
     space = Space(index=index, geometry=geometry, voters=voters, lexicon=Lexicon(vocabulary))
     stated: dict[int, set[str]] = {}
+    read: list[torch.Tensor] = []
     for number, chat in enumerate(texts.chats):
         for event, keys, is_statement in _events(reader, tokenizer, cutter, geometry, voters, chat, number):
             space.add_all([event], [keys])
+            read.append(keys)
             if is_statement and chat.fact is not None:
                 stated.setdefault(chat.fact, set()).add(event.id)
         advance()
     options = Options.parse({"recall_floor": floor}, "calibration")
-    found = []
+    found, cues = [], []
     for question in texts.questions:
         ids = prompt_ids(tokenizer, question.text)
         start = new_part_start(cutter, ids)
-        ballot = space.votes(reader.cue(ids, start, voters, cue_tokens))
+        cues.append(reader.cue(ids, start, voters, cue_tokens))
+        ballot = space.votes(cues[-1])
         wording = Wording([space.lexicon], ids[start:])
         prompt = packed(ids)
 
@@ -174,7 +179,7 @@ def measure_doubts(
         needed = tuple(frozenset(stated[fact]) for fact in facts)
         found.append(Evidence(question=question, weighed=tuple(weighed), needed=needed, wording=wording))
         advance()
-    return found
+    return found, fit(torch.cat(read, 1), cues, voters.key_rows(geometry).tolist())
 
 
 def prompt_ids(tokenizer: Any, text: str) -> list[int]:

@@ -37,8 +37,9 @@ def event_shares(
 ) -> torch.Tensor:
     """Mean attention share of each event at each voter, `[V, N]` fp32 in [0, 1].
 
-    keys: `[U, T, D]`, of any floating dtype, or int8 with `scales` `[U, T]` in fp16 or fp32 that multiply them; starts:
-    `[N]` int64; lengths: `[N]` int32.
+    keys: `[U, T, D]`, of any floating dtype, or int8 with `scales` `[U, T]` in fp16 or fp32 that multiply them; int8
+    without are sketches (`v14.recall.sketch`), for which queries may be rounded to 8 bits. starts: `[N]` int64;
+    lengths: `[N]` int32.
     """
     if keys.is_cuda:
         from v14.kernels.votes import triton  # not everybody who has no GPU has Triton

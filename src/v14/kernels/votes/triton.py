@@ -8,8 +8,8 @@ and while some wait for keys others compute. Tiles of keys that no event crosses
 product, were slower (LOG.md, "votes on a GPU").
 
 Keys in 8 bits are multiplied as such, by queries in two planes of 8 bits, which together hold them to 16: turning keys
-to floats costs more than the second product. A vote takes few kernels: for some thousand events launching them is most
-of what it costs.
+to floats costs more than the second product. Sketches, 8 bits without scales, only choose: one plane will do. A vote
+takes few kernels: for some thousand events launching them is most of what it costs.
 
 Shapes in the comments: T tokens read at once, Q queries (padded to a power of two, at most `MAX_QUERIES` in one
 program; more are further programs), D dimension of a head.
@@ -26,12 +26,20 @@ from v14.kernels.votes import MAX_EXPONENT, Asked
 
 MAX_QUERIES = 64
 EVENTS = 16
+FEW_EVENTS = 4096
+"""Up to so many, programs of `EVENTS` would leave multiprocessors idle."""
+
 TOKENS = 32
 WARP_QUERIES = 32
 WIDE = 128
 """Dimension of a head above which keys to come have no room beside those that are computed with."""
 
 LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
+WHOLE: tl.constexpr = tl.constexpr(1.5 * 2**23)
+WHOLE_BITS: tl.constexpr = tl.constexpr(0x4B400000)
+"""A float whose last bit is one, and its bits: they go on counting, up to 2^22 either way. A product of two sketches is
+far below that."""
+
 PLANE: tl.constexpr = tl.constexpr(254)
 """What a step of the first plane is in steps of the second: rounding leaves half a step, either way."""
 
@@ -44,10 +52,10 @@ TALLIED = 256
 @triton.jit
 def _asked(
     queries: tl.tensor, context: tl.tensor, voter: tl.tensor, chunk: tl.tensor, num_queries: tl.tensor,
-    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, KIND: tl.constexpr, SCALED: tl.constexpr,
+    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, KIND: tl.constexpr, PLANES: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:  # fmt: skip
-    """One voter's queries `[Q, D]` of a chunk for powers of two, of two planes the other one and its step `[Q]`; what
-    the prompt offers them `[Q]`, and which of them there are."""
+    """One voter's queries `[Q, D]` of a chunk for powers of two, in 8 bits of one or two planes with the last one's
+    step `[Q]`; what the prompt offers them `[Q]`, and which of them there are."""
     d, asked = tl.arange(0, PADDED_D), chunk * Q + tl.arange(0, Q)
     live = asked < num_queries
     place = voter * num_queries + asked
@@ -55,11 +63,13 @@ def _asked(
     offered = tl.load(context + place, mask=live, other=0.0)
     query, offered = query * LOG2_E, offered * LOG2_E
     second, step = query, offered
-    if SCALED:
-        step = tl.maximum(tl.max(tl.abs(query), 1), 1e-30) / (127 * PLANE)
-        steps = query / step[:, None]
-        first = tl.floor(steps / PLANE + 0.5)
-        second = tl.minimum(tl.maximum(tl.floor(steps - first * PLANE + 0.5), -127.0), 127.0).to(tl.int8)
+    if PLANES > 0:
+        step = tl.maximum(tl.max(tl.abs(query), 1), 1e-30) / 127
+        first = tl.floor(query / step[:, None] + 0.5)
+        if PLANES == 2:
+            rest = (query - first * step[:, None]) * PLANE
+            second = tl.minimum(tl.maximum(tl.floor(rest / step[:, None] + 0.5), -127.0), 127.0).to(tl.int8)
+            step /= PLANE
         query = first
     return query.to(KIND), second, step, offered, live
 
@@ -67,40 +77,44 @@ def _asked(
 @triton.jit
 def _mass(
     query: tl.tensor, second: tl.tensor, step: tl.tensor, offered: tl.tensor,
-    key: tl.tensor, scale: tl.tensor, LIMIT: tl.constexpr, SCALED: tl.constexpr, PRECISION: tl.constexpr,
+    key: tl.tensor, scale: tl.tensor, LIMIT: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """`[Q, T]`: exponentials of the scores of keys `[D, T]`, relative to what the prompt offers."""
-    if SCALED:
+    if PLANES == 2:
         whole = tl.dot(query, key, out_dtype=tl.int32) * PLANE + tl.dot(second, key, out_dtype=tl.int32)
         score = whole.to(tl.float32) * step[:, None] * scale.to(tl.float32)[None, :]
+    elif PLANES == 1:
+        # Turning whole numbers to floats takes as long as exponentials; added to `WHOLE`'s bits they are floats.
+        above = tl.dot(query, key, tl.full([query.shape[0], key.shape[1]], WHOLE_BITS, tl.int32), out_dtype=tl.int32)
+        score = (above.to(tl.float32, bitcast=True) - WHOLE) * step[:, None]
     else:
         score = tl.dot(query, key, input_precision=PRECISION)
-    return tl.exp2(tl.minimum(tl.maximum(score - offered[:, None], -LIMIT), LIMIT))
+    return tl.exp2(tl.minimum(score - offered[:, None], LIMIT))
 
 
 @triton.jit(
-    do_not_specialize=["num_voters", "num_events", "num_queries"],
+    do_not_specialize=["num_voters", "num_events", "num_queries", "events"],
     do_not_specialize_on_alignment=["starts", "lengths"],
 )
 def _event_shares(
     keys: tl.tensor, scales: tl.tensor, starts: tl.tensor, lengths: tl.tensor, rows: tl.tensor,
     queries: tl.tensor, context: tl.tensor, out: tl.tensor,
-    num_voters: tl.tensor, num_events: tl.tensor, num_queries: tl.tensor,
+    num_voters: tl.tensor, num_events: tl.tensor, num_queries: tl.tensor, events: tl.tensor,
     row_stride: tl.tensor, scale_stride: tl.tensor,
-    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr, EVENTS: tl.constexpr,
-    SCALED: tl.constexpr, LIMIT: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
+    D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr,
+    PLANES: tl.constexpr, LIMIT: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
 ) -> None:  # fmt: skip
     """`out[chunk, voter, event]`: what a chunk's queries add to the mean share."""
     voter, chunk = tl.program_id(0) % num_voters, tl.program_id(1)
-    first = tl.program_id(0) // num_voters * EVENTS
+    first = tl.program_id(0) // num_voters * events
     row, d = tl.load(rows + voter).to(tl.int64), tl.arange(0, PADDED_D)
     query, second, step, offered, live = _asked(
-        queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND, SCALED
+        queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND, PLANES
     )
     keys += row * row_stride
     scales += row * scale_stride
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
-    for event in range(first, tl.minimum(first + EVENTS, num_events)):
+    for event in range(first, tl.minimum(first + events, num_events)):
         start, length = tl.load(starts + event), tl.load(lengths + event)
         mass = tl.zeros([Q], dtype=tl.float32)
         for at in range(0, length, T):
@@ -108,9 +122,9 @@ def _event_shares(
             token = start + at + tl.arange(0, T)
             key = tl.load(keys + token[None, :] * D + d[:, None], mask=here[None, :] & (d < D)[:, None], other=0)
             scale = step
-            if SCALED:
+            if PLANES == 2:
                 scale = tl.load(scales + token, mask=here, other=0.0)
-            part = _mass(query, second, step, offered, key, scale, LIMIT, SCALED, PRECISION)
+            part = _mass(query, second, step, offered, key, scale, LIMIT, PLANES, PRECISION)
             mass += tl.sum(tl.where(here[None, :], part, 0.0), 1)
         share = tl.where(live, mass / (1 + mass), 0.0)
         tl.store(out + event, tl.sum(share, 0) / num_queries)
@@ -148,21 +162,22 @@ def event_shares(
     asked: Asked,
     *,
     max_queries: int = MAX_QUERIES,
-    events: int = EVENTS,
+    events: int | None = None,
     tokens: int = TOKENS,
 ) -> torch.Tensor:
     """See `v14.kernels.votes.event_shares`. `max_queries` and `tokens` are powers of two from 32 on; `events` go to one
-    program."""
+    program, by default fewer where there are few."""
     (num_voters, num_queries, dim), num_events = asked.queries.shape, len(starts)
     padded, num_chunks = _chunks(num_queries, max_queries)
     out = torch.empty(num_chunks, num_voters, num_events, device=keys.device)
     if num_events == 0:
         return out[0]
+    events = events or (EVENTS if num_events > FEW_EVENTS else 4)
     _event_shares[num_voters * triton.cdiv(num_events, events), num_chunks](
         keys, keys if scales is None else scales, starts, lengths, asked.rows,
         asked.queries.contiguous(), asked.context.contiguous(), out,
-        num_voters, num_events, num_queries, keys.stride(0), 0 if scales is None else scales.stride(0),
-        D=dim, Q=padded, T=tokens, EVENTS=events, **_how(keys, padded, dim),
+        num_voters, num_events, num_queries, events, keys.stride(0), 0 if scales is None else scales.stride(0),
+        D=dim, Q=padded, T=tokens, **_how(keys, scales, padded, dim),
     )  # fmt: skip
     return out[0] if num_chunks == 1 else out.sum(0)
 
@@ -194,12 +209,12 @@ def _chunks(num_queries: int, max_queries: int) -> tuple[int, int]:
     return padded, triton.cdiv(num_queries, padded)
 
 
-def _how(keys: torch.Tensor, num_queries: int, dim: int) -> dict[str, Any]:
+def _how(keys: torch.Tensor, scales: torch.Tensor | None, num_queries: int, dim: int) -> dict[str, Any]:
     """How keys are multiplied, and what the kernel is compiled for."""
     padded = _padded(dim)
     return {
         "PADDED_D": padded,
-        "SCALED": keys.dtype == torch.int8,
+        "PLANES": 0 if keys.dtype != torch.int8 else 1 if scales is None else 2,
         "LIMIT": MAX_EXPONENT * LOG2_E.value,
         "KIND": KINDS[keys.dtype],
         "PRECISION": "tf32x3" if keys.dtype == torch.float32 else "tf32",
