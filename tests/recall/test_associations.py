@@ -64,7 +64,7 @@ def test_two_steps_and_three():
 def test_what_completes_the_question_stands_behind_what_leads_to_it():
     prompt = (*TEMPLATE, 20, 12)
     options = OPTIONS.model_copy(update={"recall_ratio": 0.9})
-    world = World(rack=((40, 41, 12, 30), 0.3), called=CALLED)
+    world = World(rack=((40, 41, 12, 30), 0.0), called=CALLED)
     assert world.recalled(prompt=prompt, options=options) == ["called", "rack"]
 
 

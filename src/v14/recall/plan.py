@@ -1,6 +1,5 @@
 """From votes to a plan: which events to reinstate for one request, and why."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from v14.config import Options
@@ -9,7 +8,7 @@ from v14.recall.associations import Lead, behind, leads
 from v14.recall.doubt import Doubt
 from v14.recall.neighbours import Neighbours, whole_sentences
 from v14.recall.order import SAME, span_order
-from v14.recall.weighing import VoteOf, found, standing, weigh
+from v14.recall.weighing import VoteOf, found, least_strength, standing, weigh
 from v14.recall.wording import RARE, Wording
 from v14.types import Event, Plan, Vote
 
@@ -48,9 +47,9 @@ def make_plan(
     Weighed are the events with the best votes, and those that have most of the question's rare words. Where
     words tell them apart and there is a `doubt`, they rank by their odds, and nothing is recalled unless a plan with
     the best is sure (`weighing.found`), by `recall_sure`; elsewhere votes decide alone, by `recall_floor`. Then it is
-    every event that has `recall_ratio` of the best one's odds, or vote, or tells of the same; at most
-    `recall_max_events`, and `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens` tokens.
-    What the prompt holds already is not recalled, and of events that say the same (equal bodies, or one the beginning
+    every event that has `recall_ratio` of the best one's odds, or vote, or is sure itself, or tells of the same; at
+    most `recall_max_events`, and `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens`
+    tokens. What the prompt holds already is not recalled, and of events that say the same (equal bodies, or one the beginning
     of the other) only the longest, or newest, is. What only asks is not recalled, nor what a weighed event corrects by
     `recall_superseded`, if both tell of what the question asks.
 
@@ -64,8 +63,7 @@ def make_plan(
     weighed = found([each for each in everything if not asks(each.event)], options, wording, doubt)
     if superseded is not None:
         weighed = standing(weighed, superseded, options.recall_superseded, wording)
-    best = weighed[0].strength if weighed else -math.inf
-    bar = options.recall_ratio * best if options.recall_ratio > 0 < best else -math.inf
+    bar = least_strength(weighed, options, wording, doubt)
     above = [
         each
         for each in weighed

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
 from v14.config import Options
-from v14.recall.doubt import Doubt
+from v14.recall.doubt import MOST_LOG_ODDS, Doubt
 from v14.recall.order import SAME
 from v14.recall.wording import Wording
 from v14.types import Event, Vote
@@ -70,6 +70,16 @@ def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt:
     if options.recall_floor <= 0 or doubt is None or not wording.tells:
         return [each for each in weighed if each.vote >= options.recall_floor]
     return list(weighed) if weighed and math.log(weighed[0].strength) >= options.recall_sure else []
+
+
+def least_strength(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt: Doubt | None) -> float:
+    """What an event needs to be recalled with the best: `recall_ratio` of its strength, or to be sure itself."""
+    best = weighed[0].strength if weighed else 0.0
+    if options.recall_ratio <= 0 or best <= 0:
+        return -math.inf
+    is_odds = doubt is not None and wording.tells
+    sure = math.exp(min(MOST_LOG_ODDS, options.recall_sure)) if is_odds else math.inf
+    return min(options.recall_ratio * best, sure)
 
 
 def standing(

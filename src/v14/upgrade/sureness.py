@@ -159,7 +159,7 @@ def _plan(evidence: Evidence, scores: torch.Tensor, doubt: Doubt, ratio: float) 
     ids = [each.event.id for each in evidence.weighed]
     if not len(scores) or float(scores.max()) < doubt.bar:
         return set()
-    near = scores >= scores.max() + torch.tensor(ratio).log()
+    near = scores >= min(float(scores.max()) + math.log(ratio), doubt.bar)
     best = torch.where(near, scores, NEVER).topk(min(MAX_EVENTS, int(near.sum()))).indices
     return {ids[place] for place in best.tolist()}
 
