@@ -49,9 +49,9 @@ def make_plan(
     the best is sure (`weighing.found`), by `recall_sure`; elsewhere votes decide alone, by `recall_floor`. Then it is
     every event that has `recall_ratio` of the best one's odds, or vote, or is sure itself, or tells of the same; at
     most `recall_max_events`, and `recall_max_linked` that these lead to by `recall_linked`, within `budget_tokens`
-    tokens. What the prompt holds already is not recalled, and of events that say the same (equal bodies, or one the beginning
-    of the other) only the longest, or newest, is. What only asks is not recalled, nor what a weighed event corrects by
-    `recall_superseded`, if both tell of what the question asks.
+    tokens. What the prompt holds already is not recalled, and of events that say the same (equal bodies, or one the
+    beginning of the other) only the longest, or newest, is. What only asks is not recalled, nor what a weighed event
+    corrects by `recall_superseded`, if both tell of what the question asks.
 
     `span_order` says in which order they stand; what was led to stands in front, but behind what leads to it where it
     completes what is asked: small models read the answer best directly in front of the question.
