@@ -49,7 +49,7 @@ class Options(BaseModel):
         0.0, description="how much surer than calibrated a plan has to be, in log odds; below 0 more is recalled"
     )
     recall_linked: float = Field(
-        2.75,
+        2.25,
         ge=0,
         description="least strength by which an event leads to another: their common names, and what it adds",
     )
