@@ -5,7 +5,7 @@
 A small model with random weights recalls one event with its prompt and another one while it replies, whatever they are.
 
     distance   of the log-probabilities behind the later span from those of the same sequence read as text at once,
-               beside the distance that plain SGLang makes with itself, alone against in a batch of eight; in bf16
+               beside the distance that plain SGLang makes with itself, read at once against read in two pieces; in bf16
     unlike     the same without the later event: what the distance would be for a span that nobody looks at
     nothing    replies of a memory that recalls nothing, token by token as with the memory off
 
@@ -29,8 +29,8 @@ from benchmarks.gpu.checkpoints import v14_directory
 from benchmarks.gpu.exactness import FLOOR, SLACK, distance
 from benchmarks.gpu.first_token import Row
 from benchmarks.gpu.servers import GraphCount, machine, server_of
-from tests.serving import distributions, flush_cache, generate, post, stream, turn
-from tests.tiny import VOCAB_SIZE, turns_of
+from tests.serving import distributions, flush_cache, generate, stream, turn
+from tests.tiny import turns_of
 from v14.check.server import Server
 from v14.engines.sglang.reading import FIRST_LOOK
 
@@ -101,7 +101,7 @@ def later_recalls(place: Place) -> list[Later]:
 
 
 def distances(place: Place, later: Later) -> tuple[float, float, float]:
-    """Behind the later span: from the same read at once, of that from itself in a batch, and from what has no later
+    """Behind the later span: from the same read at once, of that from itself in two pieces, and from what has no later
     event."""
     written = later.reply["output_ids"]
 
@@ -113,13 +113,11 @@ def distances(place: Place, later: Later) -> tuple[float, float, float]:
     flush_cache(place.server)
     alone = distributions(place.read(whole, "off", "law", COMPARED))
     flush_cache(place.server)
-    others = [place.ids("user", 100 + 13 * seed, 50 + seed) for seed in range(7)]
-    sampling = {"max_new_tokens": COMPARED, "temperature": 0.0, "ignore_eos": True}
-    asked = {"input_ids": [whole, *others], "sampling_params": sampling, "return_logprob": True}
-    batched: Any = post(place.server, "/generate", asked | {"top_logprobs_num": VOCAB_SIZE}, X_V14_Memory="off")
+    place.read(whole[: len(whole) - later.at], "off", "law", 1)
+    pieces = distributions(place.read(whole, "off", "law", COMPARED))
     flush_cache(place.server)
     without = distributions(place.read(ids(later.told[0], later.question), "off", "law", COMPARED))
-    return distance(alone, behind), distance(alone, distributions(batched[0])), distance(alone[:1], without[:1])
+    return distance(alone, behind), distance(alone, pieces), distance(alone[:1], without[:1])
 
 
 def speed(place: Place, ids: list[int], mode: str, namespace: str) -> tuple[float, list[int], GraphCount]:
