@@ -24,8 +24,8 @@ def one_server(request, tmp_path_factory):
 def _served(item):
     """Which server a test asks, if it says so."""
     cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    asked = [case for case in cases if isinstance(case, Served)]
-    return asked[0] if asked else getattr(getattr(item, "module", None), "SERVED", None)
+    named = [*cases, getattr(getattr(item, "module", None), "SERVED", None)]
+    return next((case for case in named if isinstance(case, Served)), None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.engines.sglang.test_probe import Request, Scheduler
+from tests.fake_scheduler import Request, Scheduler
 from tests.memory_store import MemoryStore
 from tests.test_forgetting import tell
 from tests.tiny import tiny_profile

@@ -16,7 +16,7 @@ import torch
 
 from tests.counts import counted
 from tests.engines.sglang.test_front import request_of
-from tests.engines.sglang.test_probe import Scheduler
+from tests.fake_scheduler import Scheduler
 from tests.tiny import tiny_checkpoint, tiny_profile, turns_of
 from v14.config import Switches
 from v14.engines.sglang import runtime
@@ -109,7 +109,7 @@ class Engine:
         """What the engine is to read after `handle` has queued it; others run between this and what comes next."""
         handle()
         req = self.runtime.scheduler.waiting_queue.pop()
-        self.read.append((extra_key, req.v14_reading.session.namespace, list(req.input_ids)))
+        self.read.append((extra_key, req.v14_reading.session.namespace, list(req.origin_input_ids)))
         await asyncio.sleep(0)
         return req
 
