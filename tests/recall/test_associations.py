@@ -1,10 +1,14 @@
 """Plans that follow associations: two and three steps, what is not led to, what shared words of a question decide."""
 
+from dataclasses import replace
+
 from v14.config import Options
 from v14.recall.associations import NAME_MOST, behind, leads
+from v14.recall.corrections import MAX_TOKENS
 from v14.recall.doubt import Doubt
 from v14.recall.lexicon import Lexicon
 from v14.recall.plan import make_plan
+from v14.recall.weighing import PIECE
 from v14.recall.wording import Wording
 from v14.types import Event, Vote
 
@@ -112,6 +116,16 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     unsure = OPTIONS.model_copy(update={"recall_sure": -2.0})
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), options=unsure)[-1] == "other"
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), doubt=None)[-1] == "other", "votes decide alone"
+
+
+def test_a_piece_of_a_document_needs_no_name_but_a_vote():
+    """Words decide which piece it is, and a statement with the same vote brings nothing."""
+    piece = tuple(range(100, 100 + MAX_TOKENS))
+    world = World(piece=((*piece, 60), PIECE), other=((*piece[::-1], 61), PIECE))
+    strict = replace(DOUBT, bar=9.0)
+    assert world.recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == ["piece"]
+    assert World(piece=((*piece, 60), 1.0)).recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
+    assert World(statement=((10, 11, 60), PIECE)).recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
 
 
 def test_more_of_a_name_leads_further_and_so_does_what_the_question_leaves_open():

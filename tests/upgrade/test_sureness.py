@@ -74,7 +74,7 @@ def found():
 def test_facts_are_in_plans_and_look_alikes_are_not(found):
     assert found.right_in_plan > 0.95
     assert found.wrong_in_plan < 0.1
-    assert found.strangers_recalling <= 2 * FALSE_RECALLS
+    assert found.strangers_recalling <= max(FALSE_RECALLS)
     assert found.doubt.words + found.doubt.phrase > 0, "words tell them apart, votes do not"
 
 
@@ -85,13 +85,13 @@ def test_the_rate_of_false_recalls_sets_the_bar(found):
     ]
     strict = fit([*facts(), *strangers(), *same, *unrelated()])
     assert strict.right_in_plan < found.right_in_plan
-    assert strict.strangers_recalling <= 2 * FALSE_RECALLS
+    assert strict.strangers_recalling <= max(FALSE_RECALLS)
 
 
 def test_without_strangers_unrelated_questions_take_their_place():
     alone = fit([*facts(), *unrelated()])
     assert alone.right_in_plan > 0.95
-    assert alone.strangers_recalling <= 2 * FALSE_RECALLS
+    assert alone.strangers_recalling <= max(FALSE_RECALLS)
 
 
 def test_links_are_as_strong_as_those_that_lead_on(found):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
 from v14.config import Options
+from v14.recall.corrections import MAX_TOKENS
 from v14.recall.doubt import MOST_LOG_ODDS, Doubt
 from v14.recall.order import SAME
 from v14.recall.wording import Wording
@@ -16,6 +17,9 @@ MAX_WEIGHED = 64
 
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
+
+PIECE = 1.25
+"""Floors that the vote of a piece of a document has to reach where words do not make it sure."""
 
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
@@ -66,10 +70,19 @@ def weigh(
 
 def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt: Doubt | None) -> list[Weighed]:
     """Those of what is weighed that may be recalled: all of it where a plan with the best is sure, none where it is
-    not; where votes decide alone, those whose vote reaches the floor."""
-    if options.recall_floor <= 0 or doubt is None or not wording.tells:
-        return [each for each in weighed if each.vote >= options.recall_floor]
-    return list(weighed) if weighed and math.log(weighed[0].strength) >= options.recall_sure else []
+    not; where votes decide alone, those whose vote reaches the floor.
+
+    A piece of a document need not have a question's names, nor does anybody take it for another statement: if it is the
+    best, a vote of `PIECE` floors is enough.
+    """
+    floor = options.recall_floor
+    if floor <= 0 or doubt is None or not wording.tells:
+        return [each for each in weighed if each.vote >= floor]
+    if not weighed:
+        return []
+    best = weighed[0]
+    is_sure = math.log(best.strength) >= options.recall_sure
+    return list(weighed) if is_sure or (len(best.event.body) > MAX_TOKENS and best.vote >= PIECE * floor) else []
 
 
 def least_strength(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt: Doubt | None) -> float:
