@@ -51,6 +51,7 @@ def parts_of(out: Path, models: Sequence[Path]) -> list[Part]:
         Part(name="soak", command=module("soak")),
         Part(name="exactness", command=module("exactness", "--modes", "reread")),
         Part(name="drafts", command=module("speculative")),
+        Part(name="decoding", command=module("decoding")),
     ]
     for model in models:
         report = out / f"check-{model.name}.json"
