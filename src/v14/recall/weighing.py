@@ -18,7 +18,7 @@ MAX_WEIGHED = 64
 WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
 
-PIECE = 1.25
+PIECE = 1.5
 """Floors that the vote of a piece of a document has to reach where words do not make it sure."""
 
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
