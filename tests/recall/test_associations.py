@@ -118,14 +118,18 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), doubt=None)[-1] == "other", "votes decide alone"
 
 
-def test_a_piece_of_a_document_needs_no_name_but_a_vote():
-    """Words decide which piece it is, and a statement with the same vote brings nothing."""
+def test_a_piece_of_a_document_needs_no_name_but_a_vote(monkeypatch):
+    """Words decide which piece it is, and a statement with the same vote brings nothing, but where events are few."""
+    monkeypatch.setattr("v14.recall.weighing.FEW_EVENTS", 0)
     piece = tuple(range(100, 100 + MAX_TOKENS))
     world = World(piece=((*piece, 60), PIECE), other=((*piece[::-1], 61), PIECE))
     strict = replace(DOUBT, bar=9.0)
     assert world.recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == ["piece"]
     assert World(piece=((*piece, 60), 1.0)).recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
-    assert World(statement=((10, 11, 60), PIECE)).recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
+    statement = World(statement=((10, 11, 60), PIECE))
+    assert statement.recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
+    monkeypatch.setattr("v14.recall.weighing.FEW_EVENTS", 100)
+    assert statement.recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == ["statement"]
 
 
 def test_more_of_a_name_leads_further_and_so_does_what_the_question_leaves_open():

@@ -19,7 +19,11 @@ WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
 
 PIECE = 1.5
-"""Floors that the vote of a piece of a document has to reach where words do not make it sure."""
+"""Floors that the vote of a piece of a document, or of one of few events, has to reach where words do not make it
+sure."""
+
+FEW_EVENTS = 100
+"""Among so few a word is hardly rare, and a question in other words has hardly any look-alikes."""
 
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
@@ -72,8 +76,8 @@ def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt:
     """Those of what is weighed that may be recalled: all of it where a plan with the best is sure, none where it is
     not; where votes decide alone, those whose vote reaches the floor.
 
-    A piece of a document need not have a question's names, nor does anybody take it for another statement: if it is the
-    best, a vote of `PIECE` floors is enough.
+    A piece of a document need not have a question's names, nor does anybody take it for another statement; and of few
+    events no word is rare. If the best is such a piece, or one of few, a vote of `PIECE` floors is enough.
     """
     floor = options.recall_floor
     if floor <= 0 or doubt is None or not wording.tells:
@@ -82,7 +86,8 @@ def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt:
         return []
     best = weighed[0]
     is_sure = math.log(best.strength) >= options.recall_sure
-    return list(weighed) if is_sure or (len(best.event.body) > MAX_TOKENS and best.vote >= PIECE * floor) else []
+    by_vote = len(best.event.body) > MAX_TOKENS or wording.num_events <= FEW_EVENTS
+    return list(weighed) if is_sure or (by_vote and best.vote >= PIECE * floor) else []
 
 
 def least_strength(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt: Doubt | None) -> float:

@@ -38,11 +38,11 @@ class Wording:
     """The words of a question, against those of the events of every space that is read."""
 
     def __init__(self, lexicons: Sequence[Lexicon], asked: Sequence[int]) -> None:
-        """`asked` are the tokens of the prompt's new part."""
+        """`asked` are the tokens of the prompt's new part. `num_events` are those of all spaces."""
         self._lexicons = lexicons
-        self._num_events = sum(map(len, lexicons))
+        self.num_events = sum(map(len, lexicons))
         # What two events share, others have as well or nobody: with two events nothing is rare.
-        self._unit = math.log(self._num_events / 2) ** 2 if self._num_events > 2 else math.inf
+        self._unit = math.log(self.num_events / 2) ** 2 if self.num_events > 2 else math.inf
         words = lexicons[0].words(asked) if lexicons else []
         self._asked = {word.text: self._holders(word.text) for word in words}
         self._rarities = {word: self._rarity(holders) for word, holders in self._asked.items()}
@@ -142,5 +142,5 @@ class Wording:
         return {event_id for lexicon in self._lexicons for event_id in lexicon.both(first, second)}
 
     def _rarity(self, holders: Collection[str]) -> float:
-        found = math.log(max(1.0, self._num_events / max(1, len(holders)))) ** 2 / self._unit
+        found = math.log(max(1.0, self.num_events / max(1, len(holders)))) ** 2 / self._unit
         return min(RAREST, found)
