@@ -27,7 +27,7 @@ class Asking:
 
     def __call__(self, cue: Cue) -> Asked:
         """A cue for the keys in their form, with all voters."""
-        return self._code.asked(self.plain(cue))
+        return self.coded(self.plain(cue))
 
     def coded(self, plain: Asked) -> Asked:
         """What `plain` gives, for the keys in their form."""
