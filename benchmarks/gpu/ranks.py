@@ -109,8 +109,8 @@ def _compare(name: str, one: Sequence[Answer], other: Sequence[Answer]) -> None:
         same = [x["token"] == y["token"] for x, y in zip(a[2], b[2], strict=False)]
         common = same.index(False) if False in same else min(len(a[2]), len(b[2]))
         tokens += common == len(a[2]) == len(b[2])
-        pairs = list(zip(a[2], b[2], strict=False))
-        largest = max([largest, *(abs(x["logprob"] - y["logprob"]) for x, y in pairs[:common])])
+        for x, y in list(zip(a[2], b[2], strict=False))[:common]:
+            largest = max([largest, *_differences(x["top_logprobs"], y["top_logprobs"])])
         if common < min(len(a[2]), len(b[2])):
             best, second = (top["logprob"] for top in a[2][common]["top_logprobs"][:2])
             print(f"{name}: token {common} differs, where the best two are {best - second:.5f} apart")
@@ -118,6 +118,12 @@ def _compare(name: str, one: Sequence[Answer], other: Sequence[Answer]) -> None:
         f"{name}: same recalls {recalls}/{len(one)}, same texts {texts}/{len(one)}, same tokens {tokens}/{len(one)}, "
         f"largest difference of a log-probability {largest:.6f}; recalled something {sum(bool(a[0]) for a in one)}"
     )
+
+
+def _differences(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[float]:
+    """Of the log-probabilities of what is among the best two of both."""
+    found = {top["token"]: top["logprob"] for top in other}
+    return [abs(top["logprob"] - found[top["token"]]) for top in one if top["token"] in found]
 
 
 def _right(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:

@@ -176,6 +176,12 @@ class Writer:
             says = tuple(form for form in says if not form.startswith("{v}")) or relation.says[:1]
         return self.draw.choice(says).format(s=subject, v=value)
 
+    def correcting(self, relation: Relation, entity: Entity, value: str) -> str:
+        """A statement that takes an earlier one's place; mostly its lead-in says so."""
+        lead = self.draw.choice(words.CORRECTIONS) if self.draw.random() < 0.85 else ""
+        statement = self.state(relation, entity.phrase, value)
+        return lead + statement if lead[-2:-1] in (":", ",") else lead + sentence(statement)
+
     def led(self, statement: str) -> str:
         """A statement as a sentence, at times behind a lead-in."""
         if self.draw.random() < 0.2:
@@ -216,10 +222,7 @@ class Writer:
         items = [Item(says=self.led(self.state(relation, entity.phrase, values[0])))]
         if draw.random() < 0.15:
             items.append(Item(asks=(self.ask(relation, entity, values[0], "fact", paraphrase=False),)))
-        for value in values[1:]:
-            lead = draw.choice(words.CORRECTIONS) if draw.random() < 0.85 else ""
-            statement = self.state(relation, entity.phrase, value)
-            items.append(Item(says=lead + statement if lead[-2:-1] in (":", ",") else lead + sentence(statement)))
+        items += [Item(says=self.correcting(relation, entity, value)) for value in values[1:]]
         now = self.ask(relation, entity, values[-1], "corrected", paraphrase=draw.random() < 0.3)
         if not before:
             return [*items, Item(asks=(now,))]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from v14.check.client import Account, Recalled
 from v14.check.facts import SUBJECTS, Fact, generate
 from v14.check.pools import POOLS, WORDS
+from v14.check.questions import NUM_FACTS
 from v14.check.related import chains, corrected
 from v14.check.scoring import contains, recalled
-from v14.check.suite import NUM_FACTS
 from v14.check.unrelated import chats, long_text, questions
 
 SEEDS = st.integers(0, 2**32)
@@ -92,6 +92,11 @@ def test_long_text_has_the_fact_in_its_middle():
         ("It is called GANYMEDE!", "Ganymede", True),
         ("The code is 4,417.", "4417", True),
         ("The code is 44170.", "4417", False),
+        ("It costs 48,779 euros.", "48,779", True),
+        ("It costs 48779 euros.", "48,779", True),
+        ("这艘船叫艾达号。", "艾达", True),
+        ("その船はアダです", "アダ", True),
+        ("Die Größe", "Gr", False),
         ("Bay c12", "C12", True),
         ("Bergenia grows here.", "Bergen", False),
         ("At 6:45 pm", "6:45", True),

@@ -34,7 +34,8 @@ def report():
 def test_json_form():
     data = json.loads(json.dumps(report().to_json()))
     assert set(data) == {
-        *("model", "seed", "began", "seconds", "complete", "machine", "versions", "rows", "skipped", "other_system"),
+        *("model", "seed", "questions", "began", "seconds", "complete", "machine", "versions", "rows", "skipped"),
+        "other_system",
     }
     assert datetime.fromisoformat(data["began"]).tzinfo is not None
     assert data["machine"]["cores"] >= 1

@@ -10,9 +10,10 @@ import pytest
 from v14.check import server as server_module
 from v14.check import suite
 from v14.check.client import ChatClient
+from v14.check.questions import NUM_FACTS, english
 from v14.check.run import STORE_ROWS, check_directory, passed
 from v14.check.server import Server
-from v14.check.suite import AFTER_RESTART, NUM_FACTS
+from v14.check.suite import AFTER_RESTART
 from v14.errors import CheckError
 
 
@@ -98,7 +99,11 @@ def test_check_of_a_directory_restarts_and_still_knows(tmp_path, model_dir, beha
     behave("good")
     phases = []
     report = check_directory(
-        model_dir, seed=1, work=tmp_path / "work", phase=lambda name, total: phases.append(name) or list
+        model_dir,
+        english(1),
+        seed=1,
+        work=tmp_path / "work",
+        phase=lambda name, total: phases.append(name) or list,
     )
     for name in ("facts", "right_event_recalled"):
         assert report.value(name) == report.value(name + AFTER_RESTART) == NUM_FACTS
@@ -112,11 +117,11 @@ def test_check_of_a_directory_restarts_and_still_knows(tmp_path, model_dir, beha
 def test_tracebacks_in_the_log_fail_the_check(tmp_path, model_dir, behave, monkeypatch):
     behave("failing")
     monkeypatch.setattr(suite, "DROP_PATIENCE_S", 0.1)
-    report = check_directory(model_dir, seed=1, work=tmp_path / "work", phase=lambda name, total: list)
+    report = check_directory(model_dir, english(1), seed=1, work=tmp_path / "work", phase=lambda name, total: list)
     assert report.value("tracebacks") == 2
     assert not passed(report)
 
 
 def test_no_model_directory(tmp_path):
     with pytest.raises(CheckError, match="no model directory"):
-        check_directory(tmp_path, seed=0, work=tmp_path / "work", phase=lambda name, total: list)
+        check_directory(tmp_path, english(0), seed=0, work=tmp_path / "work", phase=lambda name, total: list)

@@ -7,9 +7,10 @@ from v14.check import suite
 from v14.check.client import ChatClient
 from v14.check.document import document
 from v14.check.picture import picture
+from v14.check.questions import NUM_FACTS, english
 from v14.check.rows import Report
 from v14.check.run import check_url, passed
-from v14.check.suite import NUM_FACTS, Suite
+from v14.check.suite import Suite
 from v14.errors import CheckError
 
 
@@ -21,7 +22,7 @@ def values(model, seed=0):
     with serve(model) as url:
         return {
             row.name: getattr(row, "right", getattr(row, "value", None))
-            for row in check_url(url, seed=seed, phase=quiet).rows
+            for row in check_url(url, english(seed), seed=seed, phase=quiet).rows
         }
 
 
@@ -75,8 +76,8 @@ def test_recalling_for_unrelated_questions_is_counted():
 def test_a_run_keeps_to_a_namespace_of_its_own_and_writes_nothing_when_it_should_not():
     model = FakeModel("good")
     with serve(model) as url:
-        check_url(url, seed=0, phase=quiet)
-        check_url(url, seed=0, phase=quiet)
+        check_url(url, english(0), seed=0, phase=quiet)
+        check_url(url, english(0), seed=0, phase=quiet)
     assert len({request["namespace"] for request in model.requests}) == 2
     assert all(namespace.startswith("check-0-") for namespace in model.stored)
     asked = {request["messages"][-1]["content"] for request in model.requests if request["memory"] == "read"}
@@ -87,7 +88,7 @@ def test_a_run_keeps_to_a_namespace_of_its_own_and_writes_nothing_when_it_should
 
 def test_rows_that_need_a_server_of_their_own_are_named_as_skipped():
     with serve(FakeModel("good")) as url:
-        report = check_url(url, seed=0, phase=quiet)
+        report = check_url(url, english(0), seed=0, phase=quiet)
     skipped = {"facts_after_restart", "right_event_recalled_after_restart", "unrelated_after_restart",
                "unrelated_recalling_after_restart", "bytes_per_token", "store_bytes", "store_events", "store_tokens",
                "tracebacks", "picture", "picture_same_chat", "accept_length"}  # fmt: skip
@@ -100,7 +101,7 @@ def test_failing_requests_are_wrong_answers_while_the_server_lives_and_the_end_w
     model = FakeModel("good", failing=True)
     with serve(model) as url:
         report = Report(model="fake", seed=0)
-        asking = Suite(client=ChatClient(url=url), report=report)
+        asking = Suite(client=ChatClient(url=url), report=report, questions=english(report.seed))
         asking.ask()
         assert report.value("facts") == 0
         assert len(asking.failures) == NUM_FACTS
@@ -126,7 +127,7 @@ def test_an_outdated_value_is_no_right_answer_and_one_of_two_statements_not_both
 def test_a_picture_is_asked_about_where_it_is_taken_and_remembered(pictures, right):
     report = Report(model="fake", seed=3)
     with serve(FakeModel("good", pictures=pictures)) as url:
-        picture(Suite(client=ChatClient(url=url), report=report))
+        picture(Suite(client=ChatClient(url=url), report=report, questions=english(report.seed)))
     assert report.value("picture") == right
     assert report.value("picture_same_chat") == (None if pictures == "none" else 1)
     said = {"none": "takes no pictures", "forgotten": "served without memory", "remembered": ""}[pictures]
@@ -137,7 +138,7 @@ def test_what_the_server_says_of_itself_decides_about_rows():
     report = Report(model="fake", seed=4)
     info = {"max_req_input_len": 1000, "internal_states": [{"avg_spec_accept_length": 2.5}]}
     with serve(FakeModel("good", info=info)) as url:
-        suite = Suite(client=ChatClient(url=url), report=report)
+        suite = Suite(client=ChatClient(url=url), report=report, questions=english(report.seed))
         suite.accept_length()
         document(suite)
     assert report.value("accept_length") == 2.5

@@ -21,7 +21,7 @@ from v14.types import Event, Trace
 ASKING = ("--server", "--namespace", "--key-file", "--json")
 FROZEN = {
     "upgrade": ["SRC", "OUT", "--link", "--calibration", "--device", "--json"],
-    "check": ["DIRECTORY", "--url", "--seed", "--json", "--plot", "--keep", "--server-arg"],
+    "check": ["DIRECTORY", "--url", "--seed", "--questions", "--json", "--plot", "--keep", "--server-arg"],
     "doctor": ["DIRECTORY", "--json"],
     "event list": ["--chat", *ASKING],
     "event search": ["WORDS", *ASKING],
@@ -172,6 +172,18 @@ def test_check_of_a_running_server(tmp_path):
     report = json.loads(target.read_text())
     assert (report["model"], report["seed"]) == ("fake", 3)
     assert {"name": "facts", "right": 30, "of": 30} in report["rows"]
+
+
+def test_check_with_questions_of_ones_own(tmp_path):
+    own, target = tmp_path / "own.json", tmp_path / "rows.json"
+    own.write_text(json.dumps({"facts": [{"statement": "Das Boot heißt Ada.", "question": "Wie?", "value": "Ada"}]}))
+    with serve(FakeModel("good")) as url:
+        result = invoke("check", "--url", url, "--questions", str(own), "--json", str(target))
+    assert result.exit_code == 0
+    assert "questions of own.json" in result.stdout
+    report = json.loads(target.read_text())
+    assert {"name": "facts", "right": 0, "of": 1} in report["rows"]
+    assert report["skipped"]["two_step"] == "own.json has no `two_step`"
 
 
 @pytest.mark.parametrize("arguments", [(), ("DIR", "--url", "http://127.0.0.1:1")])

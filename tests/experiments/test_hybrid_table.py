@@ -5,11 +5,13 @@ import json
 import pytest
 
 from experiments.tiny_hybrid.calibration import calibration_set
+from experiments.tiny_hybrid.check_questions import check_questions
 from experiments.tiny_hybrid.names import side
 from experiments.tiny_hybrid.reader import RANKS, Reader
 from experiments.tiny_hybrid.table import MODELS, answers, bytes_per_event, show
 from experiments.tiny_hybrid.telling import NUM_OTHERS, ROWS, case
 from tests.tiny import v14_of
+from v14.check import own as check_file
 from v14.upgrade.calibration import own
 
 AT_ONCE = {"three at once": 3, "ten at once": 10}
@@ -42,6 +44,18 @@ def test_the_calibration_set_is_one_that_upgrade_reads(tmp_path):
     found = own.load(file)
     assert {question.held_out for question in found.questions} == {True, False}
     assert calibration_set(0) == calibration_set(0) != calibration_set(1)
+
+
+def test_the_questions_are_ones_that_check_reads_and_of_the_held_out_side(tmp_path):
+    file = tmp_path / "questions.json"
+    file.write_text(json.dumps(check_questions(11)))
+    questions = check_file.load(file, 0)
+    assert (len(questions.facts), len(questions.unrelated), len(questions.chats)) == (30, 10, 40)
+    assert [len(part) for part in (questions.corrected_once, questions.corrected_twice, questions.two_step)] == [6] * 3
+    names = [fact.value for fact in questions.facts if fact.value.isalpha() and fact.value[0].isupper()]
+    assert names
+    assert {side(name) for name in names} == {"eval"}
+    assert check_questions(11) == check_questions(11) != check_questions(12)
 
 
 @pytest.mark.parametrize("checkpoint", MODELS, ids=lambda path: path.name)

@@ -20,6 +20,7 @@ from safetensors.torch import save
 
 from tests.store.making import WEIGHTS, made
 from tests.store.numbers import event, trace
+from v14.check import own as own_questions
 from v14.codecs.form import Form
 from v14.codecs.layers import decode_layers
 from v14.config import CONFIG_KEY, Options, Switches
@@ -27,6 +28,7 @@ from v14.engines.sglang.front import Front
 from v14.engines.sglang.importing import ticket as import_ticket
 from v14.engines.sglang.ticket import Ticket
 from v14.errors import (
+    CheckError,
     DirectoryError,
     EventFileError,
     OptionError,
@@ -300,6 +302,22 @@ def calibration(data: bytes) -> None:
     path = scratch() / "calibration.json"
     path.write_bytes(data)
     own.load(path)
+
+
+def _questions_seed() -> bytes:
+    fact = {"statement": "The boat is Ada.", "question": "Boat?", "reworded": "Ship?", "value": "Ada"}
+    changed = {"statements": ["It is Eva.", "It is Ida."], "question": "Who?", "values": ["Eva", "Ida"]}
+    both = {"statements": ["It is Ute.", "Ute is in bay 9."], "question": "Where?", "value": "bay 9"}
+    parts = {"facts": [fact], "corrected": [changed], "two_step": [both], "chats": ["Hi."], "passages": ["A hill."]}
+    return json.dumps(parts | {"unrelated": [{"question": "Sky?", "accepted": ["blue"]}]}).encode()
+
+
+@target(CheckError, seeds=lambda: [_questions_seed()])
+def questions(data: bytes) -> None:
+    """Questions of one's own for a check."""
+    path = scratch() / "questions.json"
+    path.write_bytes(data)
+    own_questions.load(path, 0)
 
 
 def _key_map_seeds() -> list[bytes]:

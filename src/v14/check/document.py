@@ -2,7 +2,6 @@
 
 import time
 
-from v14.check import unrelated
 from v14.check.scoring import contains
 from v14.check.suite import Suite, user
 from v14.errors import CheckError
@@ -20,6 +19,9 @@ def document(suite: Suite) -> None:
 
     `document_stored` is the time from sending it until all of it is on disk, `document_read` until the reply.
     """
+    long_text = suite.long_text(*ROWS)
+    if long_text is None:
+        return
     room = suite.room_tokens()
     needed = int(NUM_WORDS * TOKENS_PER_WORD)
     if room is not None and room < needed:
@@ -27,7 +29,7 @@ def document(suite: Suite) -> None:
         return
     step = suite.phase("a long document", 3)
     fact = suite.spare_facts[6]
-    text = unrelated.long_text(suite.seed + 2000, fact.statement, NUM_WORDS)
+    text = long_text(2000, fact.statement, NUM_WORDS)
     started = time.monotonic()
     told = suite.say(user(text), max_tokens=1)
     read_s = time.monotonic() - started

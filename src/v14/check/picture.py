@@ -21,6 +21,9 @@ def picture(suite: Suite) -> None:
     if not suite.served.get("has_image_understanding"):
         suite.report.skip("not served: the model takes no pictures", *ROWS)
         return
+    if not suite.questions.pictures:
+        suite.report.skip("the question about it is English; not asked with --questions", *ROWS)
+        return
     step = suite.phase("a picture", 3)
     colour = random.Random(f"picture {suite.seed}").choice(sorted(COLOURS))
     shown: list[Message] = [

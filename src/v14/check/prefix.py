@@ -3,7 +3,6 @@
 import time
 from statistics import median
 
-from v14.check import unrelated
 from v14.check.suite import Suite, user
 from v14.config import Mode
 from v14.errors import CheckError
@@ -13,12 +12,18 @@ NUM_WORDS = 1450
 NUM_PROMPTS = 3
 NUM_TOKENS = 4
 PAUSE_S = 15.0
+TIMES = ("prefix_cold", "prefix_right_behind", "prefix_after_pause")
+ROWS = (*TIMES, *(f"{name}_off" for name in TIMES), "prefix_tokens")
 
 
 def prefix_cache(suite: Suite) -> None:
     """Rows `prefix_cold`, `prefix_right_behind`, `prefix_after_pause` (medians, s) and the same with the memory off."""
+    long_text = suite.questions.long_text
+    if long_text is None:
+        suite.skip("passages", *ROWS)
+        return
     step = suite.phase("prefix cache", 6 * NUM_PROMPTS)
-    prompts = [unrelated.long_text(suite.seed + 1000 + number, "", NUM_WORDS) for number in range(NUM_PROMPTS)]
+    prompts = [long_text(1000 + number, "", NUM_WORDS) for number in range(NUM_PROMPTS)]
     lengths: list[int] = []
 
     def first_token(prompt: str, memory: Mode) -> float:

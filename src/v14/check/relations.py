@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from v14.check import related
 from v14.check.client import Message, Reply
-from v14.check.facts import SUBJECTS, generate
 from v14.check.related import Related
 from v14.check.scoring import contains, recalls
 from v14.check.suite import TELL_TOKENS, Step, Suite, user
@@ -12,12 +10,13 @@ from v14.check.suite import TELL_TOKENS, Step, Suite, user
 
 def corrections(suite: Suite) -> None:
     """Rows `corrected_once`, `corrected_twice`: what holds at present, asked in a new chat; each with its ceiling."""
-    once, twice = related.corrected(suite.seed, _taken(suite))
-    for name, facts in (("corrected_once", once), ("corrected_twice", twice)):
+    asked = {"corrected_once": suite.questions.corrected_once, "corrected_twice": suite.questions.corrected_twice}
+    for name, facts in asked.items():
+        if not facts:
+            suite.skip("corrected", name, f"{name}_same_chat")
+            continue
         step = suite.phase(name.replace("_", " "), len(facts) * (len(facts[0].statements) + 2))
-        # What is said first has to be read first: one round of statements after the other.
-        for statements in zip(*(fact.statements for fact in facts), strict=True):
-            suite.each(lambda text: suite.say(user(text), max_tokens=TELL_TOKENS), statements, step)
+        _tell(suite, facts, step)
         replies = suite.each(lambda fact: suite.say(user(fact.question)), facts, step)
         suite.report.count(name, sum(map(_right, replies, facts)), len(facts))
         _ceiling(suite, name, facts, step)
@@ -25,13 +24,12 @@ def corrections(suite: Suite) -> None:
 
 def two_steps(suite: Suite) -> None:
     """Rows `two_step`: questions that need two facts from two chats; `two_step_recalled` counts both statements."""
-    taken = _taken(suite)
-    changed = [fact for facts in related.corrected(suite.seed, taken) for fact in facts]
-    taken += [value for fact in changed for value in (fact.value, *fact.outdated)]
-    facts = related.chains(suite.seed, taken)
+    facts = suite.questions.two_step
+    if not facts:
+        suite.skip("two_step", "two_step", "two_step_recalled", "two_step_same_chat")
+        return
     step = suite.phase("two-step questions", 4 * len(facts))
-    for statements in zip(*(fact.statements for fact in facts), strict=True):
-        suite.each(lambda text: suite.say(user(text), max_tokens=TELL_TOKENS), statements, step)
+    _tell(suite, facts, step)
     replies = suite.each(lambda fact: suite.say(user(fact.question)), facts, step)
     suite.report.count("two_step", sum(map(_right, replies, facts)), len(facts))
     both = [
@@ -40,6 +38,12 @@ def two_steps(suite: Suite) -> None:
     ]
     suite.report.count("two_step_recalled", sum(both), len(facts))
     _ceiling(suite, "two_step", facts, step)
+
+
+def _tell(suite: Suite, facts: Sequence[Related], step: Step) -> None:
+    """Every statement in a chat of its own; what is said first has to be read first, so one round after the other."""
+    for statements in zip(*(fact.statements for fact in facts), strict=True):
+        suite.each(lambda text: suite.say(user(text), max_tokens=TELL_TOKENS), statements, step)
 
 
 def _ceiling(suite: Suite, name: str, facts: Sequence[Related], step: Step) -> None:
@@ -57,8 +61,3 @@ def _ceiling(suite: Suite, name: str, facts: Sequence[Related], step: Step) -> N
 
 def _right(reply: Reply, fact: Related) -> bool:
     return contains(reply.text, [fact.value]) and not contains(reply.text, fact.outdated)
-
-
-def _taken(suite: Suite) -> list[str]:
-    """Values of the plain facts: one that two facts share would be right by chance."""
-    return [fact.value for fact in generate(suite.seed, len(SUBJECTS))]

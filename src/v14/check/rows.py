@@ -55,11 +55,13 @@ class Measure:
 class Report:
     """All rows of one check, in order. `skipped` says by name which rows were left out, and why.
 
-    `changed` is called with the report after every row, so that a check that breaks off leaves what it has.
+    `questions` is the file that was asked from, None for the package's own. `changed` is called with the report after
+    every row, so that a check that breaks off leaves what it has.
     """
 
     model: str
     seed: int
+    questions: str | None = None
     rows: list[Count | Measure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
@@ -97,6 +99,7 @@ class Report:
         return {
             "model": self.model,
             "seed": self.seed,
+            "questions": self.questions,
             "began": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="seconds"),
             "seconds": round(time.time() - self.began, 1),
             "complete": self.complete,

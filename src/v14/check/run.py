@@ -8,6 +8,7 @@ from v14.check.client import ChatClient
 from v14.check.document import document
 from v14.check.picture import picture
 from v14.check.prefix import prefix_cache
+from v14.check.questions import Questions
 from v14.check.relations import corrections, two_steps
 from v14.check.rows import Report
 from v14.check.server import Server
@@ -19,6 +20,8 @@ Changed = Callable[[Report], None]
 """Is called with the report after every row."""
 
 MB = 1e6
+ASKED_AGAIN = ("facts", "right_event_recalled", "unrelated", "unrelated_recalling")
+"""Rows that come again after the chats and after the restart."""
 STORE_ROWS = ("store_bytes", "store_events", "store_tokens", "bytes_per_token")
 
 
@@ -27,9 +30,16 @@ def nothing(report: Report) -> None:
 
 
 def check_directory(
-    model_dir: Path, *, seed: int, work: Path, phase: Phase, arguments: Sequence[str] = (), changed: Changed = nothing
+    model_dir: Path,
+    questions: Questions,
+    *,
+    seed: int,
+    work: Path,
+    phase: Phase,
+    arguments: Sequence[str] = (),
+    changed: Changed = nothing,
 ) -> Report:
-    """All rows, on a server of `model_dir` with an empty store below the empty directory `work`.
+    """All rows that there are `questions` for, on a server of `model_dir`; its store is below the empty `work`.
 
     The store stays in `work/memory`, the log in `work/server.log`. Raises `CheckError` if the server fails.
     """
@@ -37,10 +47,10 @@ def check_directory(
         raise CheckError(f"{model_dir} is no model directory: it has no config.json; make one with `v14 upgrade`")
     home = work / "memory"
     home.mkdir(parents=True)
-    report = Report(model=model_dir.resolve().name, seed=seed, changed=changed)
+    report = Report(model=model_dir.resolve().name, seed=seed, questions=questions.source, changed=changed)
     with Server(model_dir=model_dir, home=home, log=work / "server.log", arguments=arguments) as server:
         _start(server, phase, "start the server")
-        suite = _suite(server.url, report, phase, lambda: server.running)
+        suite = _suite(server.url, report, questions, phase, lambda: server.running)
         _first_half(suite)
         server.stop()
         _start(server, phase, "restart the server")
@@ -56,15 +66,15 @@ def check_directory(
     return report
 
 
-def check_url(url: str, *, seed: int, phase: Phase, changed: Changed = nothing) -> Report:
+def check_url(url: str, questions: Questions, *, seed: int, phase: Phase, changed: Changed = nothing) -> Report:
     """The rows that a running server can give, in a namespace that no run had before."""
-    report = Report(model=ChatClient(url=url).model(), seed=seed, changed=changed)
-    suite = _suite(url, report, phase, ChatClient(url=url, timeout_s=30.0).healthy)
+    model = ChatClient(url=url).model()
+    report = Report(model=model, seed=seed, questions=questions.source, changed=changed)
+    suite = _suite(url, report, questions, phase, ChatClient(url=url, timeout_s=30.0).healthy)
     _first_half(suite)
     _second_half(suite)
     _failures(suite)
-    again = ("facts", "right_event_recalled", "unrelated", "unrelated_recalling")
-    report.skip("needs a server of its own, to restart it", *(name + AFTER_RESTART for name in again))
+    report.skip("needs a server of its own, to restart it", *(name + AFTER_RESTART for name in ASKED_AGAIN))
     report.skip("needs the store's directory", *STORE_ROWS)
     report.skip("needs the server's log", "tracebacks")
     report.end()
@@ -81,9 +91,12 @@ def _first_half(suite: Suite) -> None:
     suite.ask()
     suite.ask_without_memory()
     suite.unrelated(baseline=True)
-    suite.chats()
-    suite.ask(AFTER_CHATS)
-    suite.unrelated(AFTER_CHATS, baseline=False)
+    if suite.questions.chats:
+        suite.chats()
+        suite.ask(AFTER_CHATS)
+        suite.unrelated(AFTER_CHATS, baseline=False)
+    else:
+        suite.skip("chats", *(name + AFTER_CHATS for name in ASKED_AGAIN))
 
 
 def _second_half(suite: Suite) -> None:
@@ -99,9 +112,10 @@ def _second_half(suite: Suite) -> None:
     suite.accept_length()
 
 
-def _suite(url: str, report: Report, phase: Phase, alive: Callable[[], bool]) -> Suite:
+def _suite(url: str, report: Report, questions: Questions, phase: Phase, alive: Callable[[], bool]) -> Suite:
     namespace = f"check-{report.seed}-{uuid.uuid4().hex[:8]}"
-    return Suite(client=_client(url, namespace), report=report, phase=phase, alive=alive)
+    client = _client(url, namespace)
+    return Suite(client=client, report=report, questions=questions, phase=phase, alive=alive)
 
 
 def _client(url: str, namespace: str) -> ChatClient:

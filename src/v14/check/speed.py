@@ -24,9 +24,15 @@ class Speed:
 
 
 def measure(
-    client: ChatClient, facts: Sequence[Fact], *, seed: int, repeats: int, step: Callable[[], None] = lambda: None
+    client: ChatClient,
+    facts: Sequence[Fact],
+    prompt: str,
+    *,
+    seed: int,
+    repeats: int,
+    step: Callable[[], None] = lambda: None,
 ) -> Speed:
-    """Time streamed questions about stored `facts`; `step` is called after each request.
+    """Time streamed questions about stored `facts`, put as `prompt` has it; `step` is called after each request.
 
     Every prompt begins with a number of its own, so that no prompt finds another one's prefix in the cache.
     One request of each kind goes ahead untimed.
@@ -37,8 +43,7 @@ def measure(
     for repeat in range(repeats + 1):
         fact = facts[repeat % len(facts)]
         for memory in ("read", "off") if repeat % 2 else ("off", "read"):
-            prompt = f"Message {next(numbers)}. {fact.question} Answer, then tell a story about it."
-            message = {"role": "user", "content": prompt}
+            message = {"role": "user", "content": prompt.format(n=next(numbers), q=fact.question)}
             reply = client.stream(
                 [message], max_tokens=NUM_TOKENS, memory="read" if memory == "read" else "off", whole_length=True
             )

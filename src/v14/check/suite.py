@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from v14.check import speed, unrelated
+from v14.check import speed
 from v14.check.client import ChatClient, Message, Reply
-from v14.check.facts import SUBJECTS, Fact, generate
+from v14.check.facts import Fact
+from v14.check.questions import LongText, Questions
 from v14.check.rows import Report
 from v14.check.scoring import contains, recalled
 from v14.config import Mode
 from v14.errors import CheckError
 
-NUM_FACTS = 30
 NUM_SPARE = 7
+LONG_PROMPT_WORDS = 1740
 TELL_TOKENS = 24
 ANSWER_TOKENS = 48
 DROP_PATIENCE_S = 15.0
@@ -40,13 +41,15 @@ def user(text: str) -> list[Message]:
 
 @dataclass(kw_only=True)
 class Suite:
-    """Asks through `client` and adds rows to `report`; `alive` says whether the server is still there.
+    """Asks `questions` through `client` and adds rows to `report`; `alive` says whether the server is still there.
 
-    Every chat is a request of its own with the memory's default (read and write), unless it says otherwise.
+    Every chat is a request of its own with the memory's default (read and write), unless it says otherwise. Rows for
+    which there is nothing to ask are skipped, with the reason.
     """
 
     client: ChatClient
     report: Report
+    questions: Questions
     phase: Phase = lambda name, total: lambda: None
     alive: Callable[[], bool] = lambda: True
     failures: list[str] = field(default_factory=list)
@@ -56,10 +59,15 @@ class Suite:
         """The seed of all that is asked."""
         return self.report.seed
 
-    @cached_property
-    def facts(self) -> list[Fact]:
+    @property
+    def facts(self) -> Sequence[Fact]:
         """The facts of the main rows."""
-        return generate(self.seed, NUM_FACTS)
+        return self.questions.facts
+
+    @property
+    def has_spare_facts(self) -> bool:
+        """Whether there are facts for the rows of one question."""
+        return len(self.questions.spare_facts) >= NUM_SPARE
 
     @cached_property
     def spare_facts(self) -> list[Fact]:
@@ -67,7 +75,7 @@ class Suite:
 
         Single-question rows would otherwise measure the model more than the memory.
         """
-        spare = generate(self.seed, len(SUBJECTS))[NUM_FACTS:]
+        spare = self.questions.spare_facts
         step = self.phase("facts for the single rows", len(spare))
         answered: list[Fact] = []
         for fact in spare:
@@ -97,34 +105,38 @@ class Suite:
 
     def tell(self) -> None:
         """Tell every fact in a chat of its own."""
-        step = self.phase("tell the facts", NUM_FACTS)
+        step = self.phase("tell the facts", len(self.facts))
         self.each(lambda fact: self.say(user(fact.statement), max_tokens=TELL_TOKENS), self.facts, step)
 
     def ask(self, suffix: str = "") -> None:
         """Rows `facts` and `right_event_recalled`: each question in a new chat."""
-        step = self.phase("ask the facts" + suffix.replace("_", " "), NUM_FACTS)
+        step = self.phase("ask the facts" + suffix.replace("_", " "), len(self.facts))
         replies = self.each(lambda fact: self.say(user(fact.question)), self.facts, step)
         answered = list(zip(replies, self.facts, strict=True))
-        self.report.count("facts" + suffix, sum(self._right(*pair) for pair in answered), NUM_FACTS)
+        self.report.count("facts" + suffix, sum(self._right(*pair) for pair in answered), len(answered))
         found = sum(recalled(reply.account, fact) for reply, fact in answered)
-        self.report.count("right_event_recalled" + suffix, found, NUM_FACTS)
+        self.report.count("right_event_recalled" + suffix, found, len(answered))
 
     def ask_without_memory(self) -> None:
         """Rows `facts_same_chat`, the model's own ceiling, and `facts_memory_off`."""
-        step = self.phase("ask with the memory off", 2 * NUM_FACTS)
+        step = self.phase("ask with the memory off", 2 * len(self.facts))
         same_chat = self.each(lambda fact: self._right(self._same_chat(fact), fact), self.facts, step)
         nothing = self.each(
             lambda fact: self._right(self.say(user(fact.question), memory="off"), fact), self.facts, step
         )
-        self.report.count("facts_same_chat", sum(same_chat), NUM_FACTS)
-        self.report.count("facts_memory_off", sum(nothing), NUM_FACTS)
+        self.report.count("facts_same_chat", sum(same_chat), len(same_chat))
+        self.report.count("facts_memory_off", sum(nothing), len(nothing))
 
     def unrelated(self, suffix: str = "", *, baseline: bool) -> None:
         """Rows `unrelated…`: general questions, which must stay right and should recall nothing.
 
         They only read the memory: once written, the same question would rightly recall itself.
         """
-        questions = unrelated.questions(self.seed)
+        questions = self.questions.unrelated
+        if not questions:
+            baselines = ("unrelated_memory_off",) if baseline else ()
+            self.skip("unrelated", "unrelated" + suffix, *baselines, "unrelated_recalling" + suffix)
+            return
         step = self.phase("unrelated questions" + suffix.replace("_", " "), len(questions) * (1 + baseline))
 
         def answers(memory: Mode) -> tuple[list[Reply], int]:
@@ -140,13 +152,16 @@ class Suite:
         self.report.count("unrelated_recalling" + suffix, recalling, len(questions))
 
     def chats(self) -> None:
-        """Forty chats about other things."""
-        openings = unrelated.chats(self.seed)
+        """Chats about other things."""
+        openings = self.questions.chats
         step = self.phase("unrelated chats", len(openings))
         self.each(lambda opening: self.say(user(opening), max_tokens=TELL_TOKENS), openings, step)
 
     def four_at_once(self) -> None:
         """Row `four_at_once`: four clients, each tells a fact and asks for it in a new chat."""
+        if not self.has_spare_facts:
+            self.skip("spare_facts", "four_at_once")
+            return
         facts = self.spare_facts[:4]
         step = self.phase("four at once", len(facts))
 
@@ -158,9 +173,13 @@ class Suite:
 
     def long_prompt(self) -> None:
         """Row `long_prompt`: a fact in the middle of about 2,000 tokens, asked for in another chat."""
+        long_text = self.long_text("long_prompt", "long_prompt_tokens")
+        if long_text is None:
+            return
         fact = self.spare_facts[4]
         step = self.phase("long prompt", 2)
-        told = self.say(user(unrelated.long_text(self.seed, fact.statement)), max_tokens=TELL_TOKENS)
+        text = long_text(0, fact.statement, LONG_PROMPT_WORDS)
+        told = self.say(user(text), max_tokens=TELL_TOKENS)
         step()
         right = self._right(self.say(user(fact.question)), fact)
         step()
@@ -172,9 +191,12 @@ class Suite:
 
         Engines notice a dropped connection late, so the question is put again until the patience ends.
         """
+        if not self.has_spare_facts:
+            self.skip("spare_facts", "dropped_stream")
+            return
         fact = self.spare_facts[5]
         step = self.phase("dropped stream", 2)
-        message = user(f"{fact.statement} Write a long story about it.")
+        message = user(f"{fact.statement} {self.questions.story}".strip())
         try:
             self.client.stream(message, max_tokens=256, drop_after=1)
         except CheckError as error:
@@ -191,7 +213,8 @@ class Suite:
     def speed(self, repeats: int = 7) -> None:
         """Rows `first_token_…`, `decode_…` and, where the server's streams tell, `timed_recalling`."""
         step = self.phase("speed", 2 * (repeats + 1))
-        result = speed.measure(self.client, self.facts, seed=self.seed, repeats=repeats, step=step)
+        prompt = self.questions.timed
+        result = speed.measure(self.client, self.facts, prompt, seed=self.seed, repeats=repeats, step=step)
         self.report.measure("first_token_on", result.first_token_on_s, "s")
         self.report.measure("first_token_off", result.first_token_off_s, "s")
         self.report.measure("decode_on", result.decode_on, "tokens/s")
@@ -209,6 +232,19 @@ class Suite:
 
         with ThreadPoolExecutor(NUM_CLIENTS) as pool:
             return list(pool.map(counted, items))
+
+    def skip(self, part: str, *rows: str) -> None:
+        """Note rows that need a part of the questions which there is not."""
+        self.report.skip(f"{self.questions.source} has no `{part}`", *rows)
+
+    def long_text(self, *rows: str) -> LongText | None:
+        """What makes long texts, to tell a fact in; None, with `rows` skipped, where it or the facts are missing."""
+        if not self.has_spare_facts:
+            self.skip("spare_facts", *rows)
+            return None
+        if self.questions.long_text is None:
+            self.skip("passages", *rows)
+        return self.questions.long_text
 
     def _same_chat(self, fact: Fact) -> Reply:
         told = [*user(fact.statement), {"role": "assistant", "content": "Okay."}]

@@ -15,11 +15,11 @@ MEANINGS = {
     "unrelated": "unrelated questions right, memory on",
     "unrelated_memory_off": "unrelated questions right, memory off",
     "unrelated_recalling": "unrelated questions that recalled anything (fewer is better)",
-    "facts_after_chats": "facts after 40 unrelated chats",
+    "facts_after_chats": "facts after unrelated chats (40 of the package's own)",
     "right_event_recalled_after_chats": "right event recalled, after the same",
     "unrelated_after_chats": "unrelated questions right, after the same",
     "unrelated_recalling_after_chats": "unrelated questions that recalled anything, after the same",
-    "facts_after_restart": "facts after 40 unrelated chats and a server restart",
+    "facts_after_restart": "facts after the unrelated chats and a server restart",
     "right_event_recalled_after_restart": "right event recalled, after the same",
     "unrelated_after_restart": "unrelated questions right, after the same",
     "unrelated_recalling_after_restart": "unrelated questions that recalled anything, after the same",
@@ -65,8 +65,9 @@ MEANINGS = {
 
 def render(report: Report) -> Table:
     """The rows with what they mean and what another system reports; skipped ones named at the end."""
+    questions = f" · questions of {report.questions}" if report.questions else ""
     table = Table(
-        title=f"v14 check · {report.model} · seed {report.seed}", title_justify="left",
+        title=f"v14 check · {report.model} · seed {report.seed}{questions}", title_justify="left",
         caption=f"other system: {MACHINE}", caption_justify="left",
     )  # fmt: skip
     table.add_column("row", no_wrap=True)

@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from v14.check.own import load
 from v14.check.plot import check_plot, draw
 from v14.check.progress import bars, phases
+from v14.check.questions import english
 from v14.check.rows import Report
 from v14.check.run import check_directory, check_url, passed
 from v14.check.table import render
@@ -22,6 +24,10 @@ def check(
     directory: Annotated[Path | None, typer.Argument(help="The V14 directory to serve and check.")] = None,
     url: Annotated[str | None, typer.Option(help="Check this running server instead.")] = None,
     seed: Annotated[int, typer.Option(help="Chooses the facts and questions.")] = 0,
+    questions: Annotated[
+        Path | None,
+        typer.Option(help="Facts and questions of your own (JSON), for a model of another language or narrow subject."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the rows to this file, after every row.")
     ] = None,
@@ -38,6 +44,7 @@ def check(
         raise typer.BadParameter("give either a directory or --url")
     if plot is not None:
         check_plot(plot)
+    asked = english(seed) if questions is None else load(questions, seed)
 
     def write(report: Report) -> None:
         if json_file is not None:
@@ -49,10 +56,16 @@ def check(
     try:
         with bars() as progress:
             if url is not None:
-                report = check_url(url, seed=seed, phase=phases(progress), changed=write)
+                report = check_url(url, asked, seed=seed, phase=phases(progress), changed=write)
             elif directory is not None:
                 report = check_directory(
-                    directory, seed=seed, work=work, phase=phases(progress), arguments=server_arg or (), changed=write
+                    directory,
+                    asked,
+                    seed=seed,
+                    work=work,
+                    phase=phases(progress),
+                    arguments=server_arg or (),
+                    changed=write,
                 )
     finally:
         if keep:

@@ -12,9 +12,10 @@ from tests.shared_servers import Postgres
 from tests.store.contract.places import Shared
 from v14.check.client import ChatClient
 from v14.check.facts import Fact, generate
+from v14.check.questions import NUM_FACTS
 from v14.check.scoring import contains, recalled
 from v14.check.server import Server
-from v14.check.suite import ANSWER_TOKENS, NUM_CLIENTS, NUM_FACTS, TELL_TOKENS, user
+from v14.check.suite import ANSWER_TOKENS, NUM_CLIENTS, TELL_TOKENS, user
 from v14.store.looking import views
 
 MODEL = Path(os.environ.get("MODEL") or Path(__file__).parents[3] / ".demo" / "SmolLM2-135M-Instruct-V14")
