@@ -33,7 +33,6 @@ class Scheduler:
 
     max_req_len = 4096
     max_queued_requests = None
-    server_args = SimpleNamespace(speculative_algorithm=None)
     tokenizer = SimpleNamespace(decode=str)
 
     def __init__(self):

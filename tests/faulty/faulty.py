@@ -14,16 +14,17 @@ STEPS = ("opening", "opened", "cue", "decided", "again", "fetch", "fill", "runs"
 
 
 def load() -> None:
-    from v14.engines.sglang import runtime
+    from v14.engines.sglang import arriving, cues, planning
     from v14.engines.sglang.harvest import Harvest
     from v14.engines.sglang.hooks import observe, span
+    from v14.memory import Session
 
-    _break(runtime.Runtime, "_opening", "opening")
-    _break(runtime.Runtime, "_opened", "opened")
-    _break(runtime.Runtime, "_cue", "cue")
-    _break(runtime.Runtime, "_decided", "decided")
-    _break(runtime.Runtime, "_again", "again")
-    _break(runtime.Session, "span", "fetch")
+    _break(arriving, "_opening", "opening")
+    _break(arriving, "_opened", "opened")
+    _break(cues, "_own", "cue")
+    _break(planning, "_decided", "decided")
+    _break(planning, "_again", "again")
+    _break(Session, "span", "fetch")
     _break(span, "to_device", "fill")
     _break(observe, "_runs", "runs")
     _break(Harvest, "parts", "harvest")

@@ -225,7 +225,7 @@ def test_a_pass_of_looks_alone_stops_and_nothing_of_it_is_kept(engine, ids, monk
     part = Pass(rid=look.rid, place=0, start=0, length=num_tokens, first_row=0)
     assert stop._may_stop(engine, part)
     monkeypatch.setattr(engine, "slots", lambda req, length: torch.arange(length))
-    monkeypatch.setattr(engine, "keep_cue", lambda reading, row: None)
+    monkeypatch.setattr(probe.cues, "keep", lambda engine, reading, row: None)
     assert stop._all_recall(engine, (part,))
     assert stop.release_unread(look, None, checkpoint=True) == ((look, None), {"checkpoint": False})
 

@@ -13,7 +13,7 @@ from tests.memory_store import MemoryStore
 from tests.test_forgetting import tell
 from tests.tiny import tiny_profile
 from v14.config import Switches
-from v14.engines.sglang import control, erasing
+from v14.engines.sglang import arriving, control, erasing
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.ticket import Ticket
 from v14.memory import Memory
@@ -69,7 +69,7 @@ def runs(engine, rid, namespace, token_ids, placements=(), *, shared=(), row=0):
     session = engine.memory.session(namespace, shared)
     layout = SimpleNamespace(new_start=0, placements=())
     ticket = Ticket(namespace=namespace, mode="both", shared=tuple(shared))
-    reading = engine._reading(ticket, session, tuple(token_ids), layout, tuple(placements))
+    reading = arriving.reading_of(engine, ticket, session, tuple(token_ids), layout, tuple(placements))
     req = Request(rid=rid, v14_reading=reading, kv=SimpleNamespace(req_pool_idx=row))
     engine.attached[rid] = req
     return req

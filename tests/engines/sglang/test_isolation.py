@@ -19,7 +19,7 @@ from tests.engines.sglang.test_front import request_of
 from tests.fake_scheduler import Scheduler
 from tests.tiny import tiny_checkpoint, tiny_profile, turns_of
 from v14.config import Switches
-from v14.engines.sglang import runtime
+from v14.engines.sglang import planning, runtime
 from v14.engines.sglang.front import Front
 from v14.engines.sglang.hooks import probe
 from v14.engines.sglang.runtime import Runtime
@@ -98,7 +98,7 @@ class Engine:
             probe.decide(req)
             if rid in self.runtime.ended:
                 looking = req
-                req = await self._queued(lambda: self.runtime.read_again(looking), obj.extra_key)
+                req = await self._queued(lambda: planning.read_again(self.runtime, looking), obj.extra_key)
         reading = req.v14_reading
         if reading.ticket.writes:
             self.runtime.write_behind(reading.session.namespace, lambda: self.observe(reading))

@@ -9,7 +9,6 @@ from tests.memory_store import MemoryStore
 from tests.tiny import chat_ids, tiny_checkpoint, tiny_profile
 from v14.config import Switches
 from v14.engines.sglang import runtime
-from v14.engines.sglang.harvest import Harvest
 from v14.engines.sglang.hooks import observe
 from v14.engines.sglang.ranks import Ranks
 from v14.engines.sglang.reading import Reading
@@ -39,9 +38,6 @@ class Engine:
 
     def slots(self, req, length):
         return self.row[:length]
-
-    def harvest(self, row, runs):
-        return Harvest(self.kv_pool, self.memory.profile.geometry, row, runs)
 
     def write_behind(self, namespace, write):
         assert namespace == NAMESPACE

@@ -6,16 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from v14.engines.sglang.returning import way as way_of
 from v14.engines.sglang.runtime import MAX_WRITES, Runtime
 
 
-def made(*, recurrent=None, reinstate="kv", speculative=None, ranks=None):
+def made(*, recurrent=None, reinstate="kv", ranks=None):
     profile = SimpleNamespace(
         voters=SimpleNamespace(layers=(0,)),
         geometry=SimpleNamespace(recurrent=recurrent, placeable=True, num_heads=4, num_kv_heads=2),
         options=SimpleNamespace(reinstate=reinstate),
     )
-    scheduler = SimpleNamespace(server_args=SimpleNamespace(speculative_algorithm=speculative), req_to_token_pool=None)
+    scheduler = SimpleNamespace(req_to_token_pool=None)
     return Runtime(SimpleNamespace(profile=profile, way=lambda num_tokens: "kv"), scheduler, ranks)
 
 
@@ -81,14 +82,13 @@ class Second:
     [
         ({}, "kv"),
         ({"reinstate": "auto"}, "kv"),
-        ({"speculative": "EAGLE"}, "reread"),
         ({"ranks": Second()}, "kv"),
         ({"ranks": Second(), "reinstate": "auto"}, "reread"),
         ({"ranks": Second(), "recurrent": SimpleNamespace()}, "reread"),
         ({"recurrent": SimpleNamespace()}, "kv"),
     ],
-    ids=["placed", "chosen", "a draft model", "a part of it", "told", "a part of the states", "all states"],
+    ids=["placed", "chosen", "a part of it", "told", "a part of the states", "all states"],
 )
 def test_how_a_span_comes_back(kwargs, way):
-    """What a draft model, or another rank, cannot have is read again; what was measured is the first rank's to know."""
-    assert made(**kwargs).way(64) == way
+    """What another rank cannot have is read again; what was measured is the first rank's to know."""
+    assert way_of(made(**kwargs), 64) == way

@@ -151,7 +151,8 @@ def test_what_cannot_be_placed_is_tried_once(place, way, tries, chosen, monkeypa
         counters=Counter(),
         costs=SimpleNamespace(note=lambda *args: None),
     )
-    engine = SimpleNamespace(memory=memory, rereading={}, way=lambda num_tokens: chosen)
+    engine = SimpleNamespace(memory=memory, rereading={})
+    monkeypatch.setattr(span.returning, "way", lambda engine, num_tokens: chosen)
     account = Account(Records(), [], "r", trace=False)
     monkeypatch.setattr(runtime, "_runtime", engine)
     reading = SimpleNamespace(

@@ -74,11 +74,13 @@ def test_one_that_recalls_nothing_lets_the_pass_go_on(monkeypatch):
     engine = engine_of("reread", **{rid: reading(new_position=5, num_tokens=20) for rid in "abc"})
     planned = []
 
-    def plan(read):
+    def plan(engine, read):
         planned.append(read)
         return len(planned) != 2
 
-    engine.plan, engine.keep_cue, engine.slots = plan, lambda *_: None, lambda *_: None
+    monkeypatch.setattr(stop.planning, "plan", plan)
+    monkeypatch.setattr(stop.cues, "keep", lambda *_: None)
+    engine.slots = lambda *_: None
     parts = [Pass(rid=rid, place=0, start=0, length=20, first_row=0) for rid in "abc"]
     assert stop._all_recall(engine, tuple(parts)) is False
     assert len(planned) == 2
@@ -133,8 +135,9 @@ def test_whatever_fails_in_the_middle_of_a_pass_lets_it_go_on(monkeypatch):
 
     engine = engine_of("reread", a=reading(new_position=5, num_tokens=20))
     engine.hearing, engine.last_voter_layer = (Pass(rid="a", place=0, start=0, length=20, first_row=0),), 3
-    engine.keep_cue, engine.slots, engine.memory.guard = keep_cue, lambda *_: None, lambda _: Guard()
-    engine.plan = lambda read: False
+    engine.slots, engine.memory.guard = lambda *_: None, lambda _: Guard()
+    monkeypatch.setattr(stop.cues, "keep", keep_cue)
+    monkeypatch.setattr(stop.planning, "plan", lambda *_: False)
     monkeypatch.setattr(runtime, "_runtime", engine)
     layer = SimpleNamespace(layer_id=3)
     assert stop.stop_behind_voters("attended", None, layer=SimpleNamespace(layer_id=2)) == "attended"

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from v14.config import Options
-from v14.engines.sglang import reporting, retraction, seams
+from v14.engines.sglang import arriving, reporting, retraction, seams
 from v14.engines.sglang.reading import FIRST_LOOK, Later, Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.ticket import KEY, Ticket
@@ -61,7 +61,7 @@ def look(engine: Runtime, req: Any, reading: Reading, later: Later) -> None:
     if not retraction.may_be_retracted(req) or _left(req) < WORTH or (limit is not None and len(queue) >= limit):
         return
     arrived = seams.look(later.arrived, f"v14-look-{uuid4().hex}")
-    engine.expect(arrived, _aside(engine, req, reading, looked_at, arrived))
+    arriving.expect(engine, arrived, _aside(engine, req, reading, looked_at, arrived))
     engine.scheduler.handle_generate_request(arrived)
     if queue and queue[-1].rid == arrived.rid:
         queue.insert(0, queue.pop())

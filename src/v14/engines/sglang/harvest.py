@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.slots import read, wide
 from v14.engines.sglang.transfer import to_device
 from v14.geometry import Geometry
@@ -116,3 +117,23 @@ def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
         copied.copy_(tensor, non_blocking=True)
     stream.synchronize()
     return copied
+
+
+def harvested(engine: Runtime, row: torch.Tensor, runs: Sequence[Run]) -> Harvest | None:
+    """Copy keys and values off the slots `row`, of all heads; None on other ranks than the first."""
+    profile = engine.memory.profile
+    if engine.ranks.size == 1:
+        # On a GPU making what voters read costs nothing; otherwise it is made in the background, from the traces.
+        return Harvest(engine.kv_pool, profile.geometry, row, runs, profile.voters if row.is_cuda else None)
+    made: list[Harvest] = []
+
+    def mine() -> tuple[torch.Tensor, torch.Tensor]:
+        made.append(Harvest(engine.kv_pool, profile.geometry, row, runs))
+        return made[0].parts()
+
+    parts = engine.ranks.gathered(mine)
+    if parts is None:
+        return None
+    keys, values = (engine.shards.joined(of_all) for of_all in zip(*parts, strict=True))
+    made[0].replace(keys, values)
+    return made[0]

@@ -115,11 +115,6 @@ def reads_prompts(runner: Any, batch: Any) -> bool:
     return not runner.is_draft_worker and bool(batch.forward_mode.is_extend_without_speculative())
 
 
-def has_draft_model(server_args: Any) -> bool:
-    """Whether a second model drafts what the served one verifies; n-grams are drafted by none."""
-    return server_args.speculative_algorithm not in (None, "NGRAM")
-
-
 def asks_for_more(batch: Any) -> bool:
     """Whether somebody wants more of a pass over prompts than its requests' next tokens."""
     return bool(batch.return_logprob or batch.capture_hidden_mode.need_capture() or batch.spec_info is not None)

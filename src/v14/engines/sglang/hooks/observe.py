@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from v14.engines.sglang import runtime, seams
-from v14.engines.sglang.harvest import Run
+from v14.engines.sglang.harvest import Run, harvested
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.telling import RUNS
@@ -52,7 +52,7 @@ def _observe(engine: Runtime, reading: Reading, req: Any) -> bool:
     runs = engine.ranks.told(RUNS, lambda: _runs(engine, reading, req, committed, cuts))
     if not runs:
         return False
-    harvest = engine.harvest(engine.slots(req, committed), runs)
+    harvest = harvested(engine, engine.slots(req, committed), runs)
     if harvest is None:
         return False
     read_engram = None if reading.recording is None else reading.recording.engram

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from v14.engines.sglang import decoding, runtime, seams
+from v14.engines.sglang import cues, decoding, planning, runtime, seams
 from v14.engines.sglang.hooks import stop
 from v14.engines.sglang.passes import passes
 from v14.engines.sglang.reading import Reading
@@ -56,7 +56,7 @@ def watch_forward(original: Callable[..., Any], runner: Any, forward_batch: Any,
                 continue
             del engine.probing[part.rid]
             with engine.memory.guard("cue"):
-                engine.keep_cue(req.v14_reading, engine.slots(req, part.end))
+                cues.keep(engine, req.v14_reading, engine.slots(req, part.end))
     return output
 
 
@@ -75,7 +75,7 @@ def decide(req: Any, new_accepted_len: int = 1) -> None:
         if reading.beside is not None:
             decoding.decide(engine, req, reading)
         else:
-            engine.decide(req, reading)
+            planning.decide(engine, req, reading)
 
 
 def read_again(result: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def read_again(result: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
     engine = runtime.current()
     reading: Reading | None = getattr(req, "v14_reading", None)
     if engine is not None and reading is not None and reading.again is not None and req.rid in engine.ended:
-        engine.read_again(req)
+        planning.read_again(engine, req)
     return result
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from v14.engines.sglang import runtime
+from v14.engines.sglang import arriving, runtime
 from v14.engines.sglang.ticket import KEY, Ticket
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -17,7 +17,7 @@ def arrive(scheduler: Any, recv_req: Any, **kwargs: Any) -> Arguments | None:
     with engine.memory.guard("arrive"):
         ticket = Ticket.of(params)
         if ticket is not None:
-            engine.arrive(recv_req, ticket)
+            arriving.arrive(engine, recv_req, ticket)
     return None
 
 

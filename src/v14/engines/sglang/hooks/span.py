@@ -26,7 +26,7 @@ from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, Ma
 from sglang.srt.mem_cache.common import evict_from_tree_cache
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
-from v14.engines.sglang import runtime, seams
+from v14.engines.sglang import returning, runtime, seams
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
 from v14.engines.sglang.slots import copy, write
@@ -69,7 +69,7 @@ def place_before_match(req: Any, tree_cache: Any = None, cow_mamba: bool | None 
             if position + sum(lengths) <= known:
                 _stood(reading, placement, position, sum(lengths), "cached")
                 continue
-            reading.way = reading.way or engine.way(sum(lengths))
+            reading.way = reading.way or returning.way(engine, sum(lengths))
             if reading.way == "reread":
                 engine.rereading[req.rid] = req
                 _stood(reading, placement, position, sum(lengths), "reread")
@@ -149,14 +149,14 @@ def _place(
         if known is None:
             return None
         found, first = known, edges.index(known.length)
-        span = engine.span(reading, placement, edges[0])
+        span = returning.span(engine, reading, placement, edges[0])
         states = _behind(engine, tree_cache, found, span.engrams[first:])
         behind = zip(placement.event_ids[first:], span.engrams[first:], strict=True)
         composed = [event_id for event_id, engram in behind if engram is not None]
     elif found.length < edges[0]:
         return None
     else:
-        span = engine.span(reading, placement, edges[0])
+        span = returning.span(engine, reading, placement, edges[0])
 
     def fill(slots: torch.Tensor) -> None:
         keys, values = (

@@ -40,7 +40,7 @@ def _recording(engine: Runtime, pool: StatePool, reading: Reading) -> Recording:
     rank = engine.memory.profile.options.engram_rank
     # Reading a short head again costs less than computing the states behind it, layer by layer.
     worth = 1 if engine.reinstate == "kv" else stop.HEAD_WORTH + 1
-    wanted = reading.is_looking and reading.new_position >= worth and not engine.has_draft_model
+    wanted = reading.is_looking and reading.new_position >= worth
     heads = (reading.new_position,) if wanted else ()
     events = []
     if rank and reading.ticket.writes:

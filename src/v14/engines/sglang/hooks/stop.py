@@ -10,7 +10,7 @@ nobody may use. A pass with a request that recalls nothing goes on, and nothing 
 
 from typing import Any
 
-from v14.engines.sglang import runtime, seams
+from v14.engines.sglang import cues, planning, runtime, seams
 from v14.engines.sglang.passes import Pass, passes
 from v14.engines.sglang.reading import Reading
 from v14.engines.sglang.runtime import Runtime
@@ -83,8 +83,8 @@ def _all_recall(engine: Runtime, heard: tuple[Pass, ...]) -> bool:
         req = engine.probing.pop(part.rid)
         reading: Reading = req.v14_reading
         with engine.memory.guard("cue"):
-            engine.keep_cue(reading, engine.slots(req, part.end))
-        if reading.beside is None and not engine.plan(reading):
+            cues.keep(engine, reading, engine.slots(req, part.end))
+        if reading.beside is None and not planning.plan(engine, reading):
             return False
         readings.append(reading)
     for reading in readings:
