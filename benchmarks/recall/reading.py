@@ -93,7 +93,7 @@ class Reader:
             sequences = [self.ids(chat.turns) for chat in some]
             cuts = [self.cuts(chat, ids, session.namespace) for chat, ids in zip(some, sequences, strict=True)]
             order = sorted(range(len(some)), key=lambda n: len(sequences[n]))
-            for group in _grouped(order, [len(ids) for ids in sequences], BATCH_TOKENS[self.device]):
+            for group in grouped(order, [len(ids) for ids in sequences], BATCH_TOKENS[self.device]):
                 keys = self._voter_keys([sequences[n] for n in group])
                 yield [(cut.event, self._trace(keys[:, row], cut)) for row, n in enumerate(group) for cut in cuts[n]]
 
@@ -103,7 +103,7 @@ class Reader:
         voters, geometry = self.profile.voters, self.profile.geometry
         num_queries = min(len(token_ids) - start, self.profile.options.cue_tokens)
         with capture_queries(self._layers, num_queries) as capture:
-            cache = self._forward([token_ids])
+            cache = self.forward([token_ids])
         read = {layer: cache.layers[layer].keys[0].transpose(0, 1).cpu() for layer in self._layers}
         queries, keys = gather(capture, read, geometry, voters)
         return build_cue(queries, keys, geometry, voters, first_query=len(token_ids) - num_queries, start=start)
@@ -118,7 +118,7 @@ class Reader:
             alike = bool(begin) and count > 1
             # What they begin with is read once, so that only their number limits a batch.
             lengths = [SHARED_TOKENS if alike else len(prompt) for prompt in prompts]
-            for group in _grouped(order, lengths, 4 * BATCH_TOKENS[self.device], BATCH_ROWS[self.device]):
+            for group in grouped(order, lengths, 4 * BATCH_TOKENS[self.device], BATCH_ROWS[self.device]):
                 replies = self._write([list(prompts[n]) for n in group], max_new_tokens)
                 written |= dict(zip(group, replies, strict=True))
         return [self.text(written[n]).strip() for n in range(len(prompts))]
@@ -162,10 +162,10 @@ class Reader:
 
     def _voter_keys(self, sequences: list[list[int]]) -> torch.Tensor:
         """Keys `[S, B, T, H, D]` at the voters' layers, on the CPU."""
-        cache = self._forward(sequences)
+        cache = self.forward(sequences)
         return torch.stack([cache.layers[layer].keys.transpose(1, 2).cpu() for layer in self._layers])
 
-    def _forward(self, sequences: Sequence[Sequence[int]]) -> DynamicCache:
+    def forward(self, sequences: Sequence[Sequence[int]]) -> DynamicCache:
         """Read sequences up to the last voter's layer, padded behind their ends, where no token of theirs sees it."""
         cache = DynamicCache(config=self.model.config)
         done = _common(sequences) if len(sequences) > 1 and self.profile.geometry.recurrent is None else 0
@@ -214,7 +214,7 @@ def _repeat(cache: DynamicCache, times: int) -> None:
             layer.batch_repeat_interleave(times)
 
 
-def _grouped(
+def grouped(
     order: Sequence[int], lengths: Sequence[int], max_tokens: int, max_rows: int = 1 << 30
 ) -> Iterator[list[int]]:
     """Consecutive runs of `order` whose padded size is at most `max_tokens`, or one alone."""

@@ -9,6 +9,7 @@ from v14.kernels.votes.triton import _event_shares, _tally
 
 SIZES = {
     "D": 80, "PADDED_D": 128, "Q": 32, "T": 32, "LIMIT": 100.0, "PRECISION": "tf32",
+    "SATURATES": True,
     "FLOOR": 0.01, "RATIO": True, "PICKED": False, "N": 256,
 }  # fmt: skip
 POINTERS = {

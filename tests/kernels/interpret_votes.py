@@ -39,8 +39,9 @@ def main() -> None:
             given = case(kind, lengths, num_queries, dim)
             found = triton.event_shares(*given, tokens=32, events=3, max_queries=64)
             results[f"{name}-{num_queries}-{dim}-{kind}"] = error(found, naive.event_shares(*given))
-    given = case("int8", [3, 40], 5, 64, strength=200.0)
-    results["far-off-5-64-int8"] = error(triton.event_shares(*given, tokens=32), naive.event_shares(*given))
+    for kind in ("int8", "sketch"):
+        given = case(kind, [3, 40], 5, 64, strength=200.0)
+        results[f"far-off-5-64-{kind}"] = error(triton.event_shares(*given, tokens=32), naive.event_shares(*given))
     for floor, picked in itertools.product((None, 0.01), (False, True)):
         arguments = tally_case(300, floor, picked=picked)
         found, exact = (module.tally(*arguments) for module in (triton, naive))

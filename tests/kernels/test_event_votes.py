@@ -13,7 +13,8 @@ from v14.kernels import votes as dispatcher
 from v14.kernels.votes import naive, packed
 
 TOLERANCE = {"fp32": 1e-6, "int8": 3e-5, "fp16": 4e-4, "bf16": 2e-3, "sketch": 1e-2}
-"""Queries are rounded to 16 bits beside int8 keys, to 10 beside fp16, to 7 beside bf16 ones and sketches."""
+"""Queries are rounded to 16 bits beside int8 keys, to 10 beside fp16, to 7 beside bf16 ones and sketches, whose
+exponentials are within 3% besides."""
 
 
 @settings(max_examples=40, deadline=None)
@@ -51,7 +52,7 @@ def test_votes_are_tallied_alike(floor, picked):
 def test_triton_agrees_with_naive():
     *_, results = run_apart("tests.kernels.interpret_votes", TRITON_INTERPRET="1")
     found = {result["case"]: result["error"] for result in json.loads(results)}
-    assert len(found) >= 21
+    assert len(found) >= 22
     for name, error in found.items():
         assert error is not None, f"{name}: not finite, or of another shape"
         assert error < TOLERANCE[name.rsplit("-", 1)[1]], name

@@ -13,14 +13,15 @@ from itertools import accumulate
 import torch
 
 from v14.geometry import Geometry
-from v14.kernels.votes import Asked, event_shares, tally
+from v14.kernels.votes import Asked
 from v14.recall.asking import Asking
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
-from v14.recall.pool import Page, Pool, upload
+from v14.recall.pool import Pool, upload
+from v14.recall.scanning import Scanner
 from v14.recall.shortlist import Shortlist
 from v14.recall.voters import Voters
-from v14.recall.votes import SHARE_FLOOR, scalings
+from v14.recall.votes import scalings
 from v14.recall.weights import token_weights
 from v14.types import Cue
 
@@ -82,12 +83,10 @@ class Index:
 
     def _begin(self, code: Code) -> None:
         """Begin with no events in a form."""
-        weights = self._voters.weights
-        self._pool = Pool(self._num_rows, self._dim, len(weights), code)
+        self._pool = Pool(self._num_rows, self._dim, len(self._voters.weights), code)
+        self._scanner = Scanner(self._pool, self._voters)
         self._asked = Asking(self._rows, self._scaling, code)
         self._null = self._asked(self._voters.null)
-        self._weights = upload(torch.tensor(weights), code.device)
-        self._all = upload(torch.arange(len(weights), dtype=torch.int32), code.device)
         self._shortlist = Shortlist(self._voters, self._rows.tolist(), code.device)
 
     def __len__(self) -> int:
@@ -160,49 +159,21 @@ class Index:
             ids = [page.ids for page in pages]
             plain = self._asked.plain(cue)
             asked = self._asked.coded(plain)
-            if not self._is_large or len(self._shortlist.voters) == len(self._all):
-                return Votes(self, ids, self._scanned(asked, self._all), None, asked)
-            chosen = torch.topk(self._shortlisted(plain, asked), min(CANDIDATES, len(self)), sorted=False).indices
-            return Votes(self, ids, self._chosen(asked, chosen), chosen, asked)
+            scanner, everybody = self._scanner, self._scanner.everybody(asked)
+            if not self._is_large or len(self._shortlist.voters) == len(everybody.voters):
+                return Votes(self, ids, scanner.votes(everybody), None, asked)
+            few = self._shortlist.panel(plain, asked, sketched=self._pool.is_sketched)
+            chosen = torch.topk(scanner.votes(few), min(CANDIDATES, len(self)), sorted=False).indices
+            return Votes(self, ids, scanner.picked(everybody, chosen), chosen, asked)
 
     @property
     def _is_large(self) -> bool:
         """Whether not all voters read all keys."""
         return self._pool.num_tokens * self._pool.token_bytes > SCANNED_BYTES
 
-    def _shortlisted(self, plain: Asked, asked: Asked) -> torch.Tensor:
-        """Votes of all events with the voters that choose, by which only their order counts."""
-        chosen = self._shortlist
-        of_chosen = chosen.asked(plain.queries, plain.context, asked)
-        return self._scanned(of_chosen, chosen.voters, sketched=self._pool.is_sketched)
-
-    def _scanned(self, asked: Asked, voters: torch.Tensor, *, sketched: bool = False) -> torch.Tensor:
-        """Votes of all events, one page behind the other, with the voters that are asked, of keys or sketches."""
-        values = [self._page_votes(page, asked, voters, sketched=sketched) for page in self._pool.pages]
-        return values[0] if len(values) == 1 else torch.cat([torch.empty(0, device=self.device), *values])
-
-    def _chosen(self, asked: Asked, places: torch.Tensor) -> torch.Tensor:
-        """Votes of the events at `places`, counted through all pages, with all voters."""
-        pages = self._pool.pages
-        if len(pages) == 1:
-            return self._page_votes(pages[0], asked, self._all, places)
-        here = places.cpu()
-        firsts = torch.tensor([0, *accumulate(len(page.ids) for page in pages)])
-        of = torch.bucketize(here, firsts[1:], right=True)
-        return self._by_page(asked, of, here - firsts[of])
-
     def looked_up(self, asked: Asked, places: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Votes `[n]` of the events at some pages and slots, with all voters, on the index's device."""
-        of, slots = torch.tensor(places).unbind(1)
-        return self._by_page(asked, of, slots)
-
-    def _by_page(self, asked: Asked, of: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-        values = torch.empty(len(of), device=self.device)
-        for number in sorted({*of.tolist()}):
-            mine = (of == number).nonzero()[:, 0]
-            some = upload(slots[mine], self.device)
-            values[upload(mine, self.device)] = self._page_votes(self._pool.pages[number], asked, self._all, some)
-        return values
+        return self._scanner.looked_up(self._scanner.everybody(asked), places)
 
     def place(self, event_id: str) -> tuple[int, int] | None:
         """Page and slot of an event that was taken in."""
@@ -222,7 +193,7 @@ class Index:
             ids, parts = [], [torch.empty(0, len(self._scaling))]
             for page, slots in self._pool.live():
                 ids += [str(page.ids[slot]) for slot in slots]
-                parts.append(self._page_shares(page, asked, slice(0, len(page.ids))).T.cpu()[slots])
+                parts.append(self._scanner.shares(page, asked, slice(0, len(page.ids))).T.cpu()[slots])
             return ids, torch.cat(parts)
 
     def null_shares(self) -> torch.Tensor:
@@ -299,7 +270,7 @@ class Index:
     def _fill(self, ids: Sequence[str], keys: torch.Tensor, lengths: Sequence[int]) -> None:
         """Put events into the pool with their keys `[U, sum of lengths, D]`, and calibrate them."""
         for page, slots in self._pool.append(ids, keys, lengths):
-            page.null_shares[:, slots] = self._page_shares(page, self._null, slots)
+            page.null_shares[:, slots] = self._scanner.shares(page, self._null, slots)
         if self._stream is not None:
             # Memory of the device that is given back is not overwritten by anybody.
             keys.zero_()
@@ -335,30 +306,6 @@ class Index:
                 self._stream.synchronize()
             self._form = form
             self._recode(Code(form=form, device=device))
-
-    def _page_shares(
-        self, page: Page, asked: Asked, slots: slice | torch.Tensor, *, sketched: bool = False
-    ) -> torch.Tensor:
-        """Shares `[V, n]` of the events in some slots of a page, for the voters that were asked."""
-        sketches = page.sketches if sketched else None
-        keys, scales = (page.keys, page.scales) if sketches is None else (sketches, None)
-        return event_shares(keys, scales, page.starts[slots], page.lengths[slots], asked)
-
-    def _page_votes(
-        self,
-        page: Page,
-        asked: Asked,
-        voters: torch.Tensor,
-        slots: torch.Tensor | None = None,
-        *,
-        sketched: bool = False,
-    ) -> torch.Tensor:
-        """Votes `[n]` of a page's events, or of those in some slots, with the voters that are asked; −inf where one was
-        removed."""
-        every = slice(0, len(page.ids))
-        shares = self._page_shares(page, asked, every if slots is None else slots, sketched=sketched)
-        floor = SHARE_FLOOR if self._voters.calibration == "log-ratio" else None
-        return tally(shares, page.null_shares, page.lengths, slots, voters, self._weights, floor)
 
     @contextmanager
     def _working(self, *inputs: torch.Tensor) -> Iterator[None]:

@@ -12,6 +12,7 @@ import torch
 from v14.kernels.votes import Asked
 from v14.recall.asking import of_some
 from v14.recall.pool import upload
+from v14.recall.scanning import Panel
 from v14.recall.sketch import Sketch
 from v14.recall.voters import Voters
 
@@ -45,14 +46,14 @@ class Shortlist:
         assert self.sketch is not None
         return self.sketch.of(keys.index_select(0, self._rows))
 
-    def asked(self, queries: torch.Tensor, context: torch.Tensor, coded: Asked) -> Asked:
-        """A cue for what they read. `queries` `[V, Q, D]`, with what scales the scores, and `context` `[V, Q]` are
-        those of all voters; `coded` is the same for the keys."""
-        if self.sketch is None:
-            return of_some(coded, self.voters)
-        both = torch.bmm(queries.index_select(0, self.voters), self._into)
-        offered = context.index_select(0, self.voters) - both[..., -1]
-        return Asked(both[..., :-1].contiguous(), offered, self._asked_rows)
+    def panel(self, plain: Asked, coded: Asked, *, sketched: bool) -> Panel:
+        """The voters that choose with a cue, of sketches or keys. `plain` has what scales the scores, `coded` the same
+        for keys in their form; both with all voters."""
+        if not sketched:
+            return Panel(self.voters, of_some(coded, self.voters))
+        both = torch.bmm(plain.queries.index_select(0, self.voters), self._into)
+        offered = plain.context.index_select(0, self.voters) - both[..., -1]
+        return Panel(self.voters, Asked(both[..., :-1].contiguous(), offered, self._asked_rows), sketched=True)
 
 
 def strongest(voters: Voters) -> list[int]:
