@@ -139,7 +139,7 @@ def test_of_many_events_some_voters_choose(monkeypatch, sketched):
     if sketched:
         world.sketch()
     monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0)
-    monkeypatch.setattr("v14.recall.index.CANDIDATES", 60)
+    monkeypatch.setattr("v14.recall.shortlist.CHOSEN", 60)
     for page_tokens in (150, 100_000):
         monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", page_tokens * 5 * DIM * 4)
         index = world.index()
@@ -157,6 +157,30 @@ def test_of_many_events_some_voters_choose(monkeypatch, sketched):
         assert ballot.of(["3", "7", "9"]) == pytest.approx({"3": whole["3"], "9": whole["9"]}, abs=1e-5)
         index.remove("9")
         assert ballot.of(["3", "9"]).keys() == {"3"}
+
+
+@pytest.mark.parametrize("page_tokens", [300, 100_000])
+def test_of_very_many_events_the_strongest_voters_choose_first(monkeypatch, page_tokens):
+    world = World([7] * 200, "subtract")
+    whole = values(world.index(), world.cue)
+    world.sketch()
+    monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0)
+    monkeypatch.setattr("v14.recall.shortlist.LEAST", 1)
+    monkeypatch.setattr("v14.recall.shortlist.FIRST_CHOSEN", 90)
+    monkeypatch.setattr("v14.recall.shortlist.CHOSEN", 40)
+    monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", page_tokens * 5 * DIM * 4)
+    index = world.index()
+    assert index._shortlist._num_first < len(index._shortlist.voters) < len(HEADS)
+    for event_id in ("3", "150"):
+        index.remove(event_id)
+    best = index.votes(world.cue).best(100)
+    assert len(best) == 40
+    for vote in best:
+        assert vote.value == pytest.approx(whole[vote.event_id], abs=1e-5)
+    assert not {"3", "150"} & {vote.event_id for vote in best}
+    # All voters choose five: the strongest quarter's ninety hold most of them.
+    strongest = sorted(whole.keys() - {"3", "150"}, key=lambda id: -whole[id])[:5]
+    assert len({vote.event_id for vote in best[:5]} & set(strongest)) >= 3
 
 
 def test_an_index_moves_with_all_it_has(caplog):
@@ -239,7 +263,7 @@ def test_sketches_on_a_gpu_choose_as_on_the_cpu(monkeypatch):
     world = World([50] * 300)
     world.sketch()
     monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0)
-    monkeypatch.setattr("v14.recall.index.CANDIDATES", 60)
+    monkeypatch.setattr("v14.recall.shortlist.CHOSEN", 60)
     here, there = world.index(), world.index(form="int8", device="cuda")
     best = [{vote.event_id for vote in index.votes(world.cue).best(60)} for index in (here, there)]
     assert len(best[0] & best[1]) >= 55

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from v14.kernels.votes import Asked
-from v14.recall.coding import Code
+from v14.recall.coding import Code, turn
 from v14.recall.pool import upload
 from v14.types import Cue
 
@@ -24,6 +24,7 @@ class Asking:
         self._code = code
         self._rows = upload(rows.int(), code.device)
         self._scaling = upload(torch.tensor(scaling)[:, None, None], code.device)
+        self._centre = code.centre[rows.to(code.device)][..., None] if code.centre is not None else None
 
     def __call__(self, cue: Cue) -> Asked:
         """A cue for the keys in their form, with all voters."""
@@ -31,7 +32,13 @@ class Asking:
 
     def coded(self, plain: Asked) -> Asked:
         """What `plain` gives, for the keys in their form."""
-        return self._code.asked(plain)
+        if self._code.form != "int8":
+            return plain
+        queries, context, rows = plain
+        if self._centre is not None:
+            # What the centre adds to every score is taken off what the prompt offers.
+            context = torch.baddbmm(context[..., None], queries, self._centre, alpha=-1)[..., 0]
+        return Asked(queries @ turn(queries.shape[-1], self._code.device), context, rows)
 
     def plain(self, cue: Cue) -> Asked:
         """A cue on the device, with what scales the scores, for keys as they are."""

@@ -5,7 +5,7 @@ takes up most of the range; what it adds to every score is taken off the context
 orthogonal turn, done to queries and keys alike, spreads what stands out in few channels over all. Together they halve
 the error of the best votes (LOG.md, "voter keys in 8 bits, and two stages").
 
-Shapes: U rows of voter keys, V voters, Q tokens of a cue, D dimension of a head.
+Shapes: U rows of voter keys, T tokens, D dimension of a head.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,6 @@ from functools import lru_cache
 from typing import Literal
 
 import torch
-
-from v14.kernels.votes import Asked
 
 KeyForm = Literal["float32", "bfloat16", "int8"]
 
@@ -53,15 +51,6 @@ class Code:
             return coded.float()
         keys = (coded.float() * scales[..., None].float()) @ turn(coded.shape[-1], self.device).T
         return keys if self.centre is None else keys + self.centre[:, None]
-
-    def asked(self, asked: Asked) -> Asked:
-        """A cue for the keys as they are kept."""
-        if self.form != "int8":
-            return asked
-        queries, context, rows = asked
-        if self.centre is not None:
-            context = context - (queries * self.centre[rows][:, None]).sum(-1)
-        return Asked(queries @ turn(queries.shape[-1], self.device), context, rows)
 
 
 @lru_cache(maxsize=8)

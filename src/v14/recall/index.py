@@ -31,16 +31,13 @@ WAITING_TOKENS = 4096
 """New tokens from which on the index takes them in without being asked for votes."""
 
 SCANNED_BYTES = 1 << 30
-"""Up to so many bytes of keys all voters read them all. Of more, some voters choose `CANDIDATES` events first."""
+"""Up to so many bytes of keys all voters read them all. Of more, some voters choose among the events first."""
 
 CENTRED_TOKENS = 4096
 """Tokens from which on keys may be kept in 8 bits: fewer say too little about what all share."""
 
 RECODED_EVENTS = 1024
 """Events decoded at once when all change their form."""
-
-CANDIDATES = 2048
-"""How many events all voters read where some choose."""
 
 PLAIN_BYTES = 1 << 33
 """Keys stay in bfloat16 up to so many bytes: 8 bits cost one of the best five now and then, and save no time."""
@@ -163,7 +160,7 @@ class Index:
             if not self._is_large or len(self._shortlist.voters) == len(everybody.voters):
                 return Votes(self, ids, scanner.votes(everybody), None, asked)
             few = self._shortlist.panel(plain, asked, sketched=self._pool.is_sketched)
-            chosen = torch.topk(scanner.votes(few), min(CANDIDATES, len(self)), sorted=False).indices
+            chosen = self._shortlist.chosen(scanner, few, len(self))
             return Votes(self, ids, scanner.picked(everybody, chosen), chosen, asked)
 
     @property

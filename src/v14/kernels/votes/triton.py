@@ -144,7 +144,7 @@ def _event_shares(
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
     for event in range(first, tl.minimum(first + events, num_events)):
         start, length = tl.load(starts + event), tl.load(lengths + event)
-        masses = tl.zeros([Q, T], dtype=tl.float32)
+        mass = tl.zeros([Q], dtype=tl.float32)
         for at in range(0, length, T):
             here = at + tl.arange(0, T) < length
             token = start + at + tl.arange(0, T)
@@ -152,8 +152,8 @@ def _event_shares(
             scale = step
             if PLANES == 2:
                 scale = tl.load(scales + token, mask=here, other=0.0)
-            masses += _mass(query, second, step, offered, key, scale, here, LIMIT, PLANES, PRECISION, SATURATES)
-        mass = tl.sum(masses, 1)
+            part = _mass(query, second, step, offered, key, scale, here, LIMIT, PLANES, PRECISION, SATURATES)
+            mass += tl.sum(part, 1)
         share = tl.where(live, mass / (1 + mass), 0.0)
         tl.store(out + event, tl.sum(share, 0) / num_queries)
 
