@@ -62,6 +62,7 @@ def given_of(shape: Shape, form: str, num_events: int, num_queries: int, device:
         queries=torch.randn(shape.voters, num_queries, shape.dim, device=device) * shape.dim**-0.5,
         context=4 + torch.randn(shape.voters, num_queries, device=device),
         rows=(torch.arange(shape.voters, dtype=torch.int32) * shape.rows // shape.voters).to(device),
+        inverse=torch.tensor([1 / num_queries], device=device),
     )
     return keys, scales, starts.to(device), lengths.to(device), asked
 

@@ -163,7 +163,9 @@ class Exact:
         rows = voters.key_rows(subject.geometry).int()
 
         def asked(cue: Cue) -> Asked:
-            return Asked(*(t.to(device).contiguous() for t in (cue.queries * scaling, cue.context_lse, rows)))
+            inverse = torch.tensor([1 / cue.queries.shape[1]])
+            given = (cue.queries * scaling, cue.context_lse, rows, inverse)
+            return Asked(*(each.to(device).contiguous() for each in given))
 
         self._null, self._cues = asked(voters.null), [asked(cue) for cue in subject.cues[:num_cues]]
         self._weights = torch.tensor(voters.weights, device=device)

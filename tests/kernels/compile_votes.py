@@ -14,7 +14,7 @@ SIZES = {
 }  # fmt: skip
 POINTERS = {
     "starts": "*i64", "lengths": "*i32", "rows": "*i32", "voters": "*i32",
-    **dict.fromkeys(("queries", "context", "shares", "null_shares", "weights", "out"), "*fp32"),
+    **dict.fromkeys(("queries", "context", "inverse", "shares", "null_shares", "weights", "out"), "*fp32"),
 }  # fmt: skip
 
 

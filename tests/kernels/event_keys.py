@@ -39,6 +39,7 @@ def case(kind, lengths, num_queries, dim, strength=1.0, device="cpu"):
         queries=strength * dim**-0.5 * torch.randn(len(ROWS), num_queries, dim, generator=random),
         context=1 + torch.randn(len(ROWS), num_queries, generator=random),
         rows=torch.tensor(ROWS, dtype=torch.int32),
+        inverse=torch.tensor([1 / num_queries]),
     )
     given = (keys, scales, torch.tensor(starts), torch.tensor(lengths, dtype=torch.int32))
     moved = [None if tensor is None else tensor.to(device) for tensor in given]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from v14.config import Options
 from v14.recall.ballot import Joint, Votes
 from v14.recall.doubt import Doubt
+from v14.recall.graphs import Cast
 from v14.recall.lexicon import Lexicon
 from v14.recall.plan import make_plan
 from v14.recall.weighing import MAX_WEIGHED
@@ -38,7 +39,9 @@ class Keys:
 def ballot(votes):
     """`votes` by id, in their order."""
     keys = Keys(list(votes))
-    return Votes(keys, keys.pages, torch.tensor([*votes.values()]), None, None)
+    return Votes(
+        keys, keys.pages, [len(page) for page in keys.pages], Cast(torch.tensor([*votes.values()]), None), None
+    )
 
 
 def ranked(votes):
@@ -64,7 +67,9 @@ def test_of_equal_votes_the_first_is_first():
 
 def test_what_was_removed_or_added_since_has_no_vote():
     keys = Keys(["a", "b", "c", "d", "e", "f"])
-    votes = Votes(keys, keys.pages, torch.tensor([1.0, 6.0, 2.0, -torch.inf, 4.0, 3.0]), None, None)
+    # The first page has a place more than events, the second two.
+    values = [1.0, 6.0, -torch.inf, 2.0, -torch.inf, 4.0, 3.0, -torch.inf, -torch.inf]
+    votes = Votes(keys, keys.pages, [3, 6], Cast(torch.tensor(values), None), None)
     keys.pages[0][1] = None
     keys.pages[1].append("g")
     assert [vote.event_id for vote in votes.best(9)] == ["e", "f", "c", "a"]
@@ -73,7 +78,8 @@ def test_what_was_removed_or_added_since_has_no_vote():
 
 def test_of_chosen_events_the_best_are_given_and_any_is_looked_up():
     keys = Keys(["a", "b", "c", "d", "e", "f"], {"a": 0.5, "c": 0.25})
-    votes = Votes(keys, keys.pages, torch.tensor([3.0, 5.0, 4.0]), torch.tensor([5, 1, 2]), None)
+    cast = Cast(torch.tensor([3.0, 5.0, 4.0]), torch.tensor([7, 1, 4]))
+    votes = Votes(keys, keys.pages, [4, 5], cast, None)
     assert [vote.event_id for vote in votes.best(2)] == ["b", "c"]
     assert [vote.event_id for vote in votes.best(9, {"b"})] == ["c", "f"]
     assert votes.of(["a", "c", "z"]) == {"a": 0.5, "c": 0.25}

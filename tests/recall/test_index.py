@@ -287,3 +287,32 @@ def test_votes_on_a_gpu_are_those_on_the_cpu(monkeypatch, cued_on):
     there.add("new", world.keys["1"])
     assert values(there, cue).keys() == values(here, world.cue).keys() | {"new", "newer"}
     assert there.device.type == "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("large", [False, True])
+def test_graphs_on_a_gpu_give_what_the_cpu_does(monkeypatch, large):
+    """Votes again and again for cues of several lengths, while events come and go, pages grow and change their form."""
+    world = World([50, 3, 11, 90] * 100, "subtract")
+    world.sketch()
+    monkeypatch.setattr("v14.recall.index.SCANNED_BYTES", 0 if large else 1 << 40)
+    monkeypatch.setattr("v14.recall.index.PLAIN_BYTES", 200 * 50 * DIM * 2)
+    monkeypatch.setattr("v14.recall.pool.GPU_PAGE_BYTES", 300 * 50 * DIM * 2)
+    ids = list(world.keys)
+    here, there = world.index(ids=ids[:50]), world.index(form="int8", device="cuda", ids=ids[:50])
+    replays = 0
+    for step in range(60):
+        if step % 3 == 0:
+            for event_id in ids[50 + 5 * step : 50 + 5 * step + 15]:
+                here.add(event_id, world.keys[event_id])
+                there.add(event_id, world.keys[event_id])
+        if step % 7 == 0:
+            here.remove(ids[step])
+            there.remove(ids[step])
+        num = (2, 5)[step % 2]
+        cue = Cue(queries=world.cue.queries[:, :num], context_lse=world.cue.context_lse[:, :num])
+        exact, found = values(here, cue), values(there, cue)
+        assert found == pytest.approx({event_id: exact[event_id] for event_id in found}, abs=0.1)
+        replays += any(graph is not None for graph in there._graphs._graphs.values())
+    assert not there._graphs._fails
+    assert replays > 10

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import torch
 
-from v14.kernels.votes import Asked
+from v14.recall.graphs import Cast
 from v14.recall.pool import upload
-from v14.types import Vote
+from v14.types import Cue, Vote
 
 
 class Ballot(Protocol):
@@ -37,7 +37,7 @@ class Source(Protocol):
     def place(self, event_id: str) -> tuple[int, int] | None:
         """Page and slot of an event."""
 
-    def looked_up(self, asked: Asked, places: Sequence[tuple[int, int]]) -> torch.Tensor:
+    def looked_up(self, cue: Cue, places: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Votes `[n]` of the events at some places."""
 
 
@@ -48,19 +48,18 @@ class Votes:
         self,
         source: Source,
         ids: Sequence[Sequence[str | None]],
-        values: torch.Tensor,
-        chosen: torch.Tensor | None,
-        asked: Asked,
+        rooms: Sequence[int],
+        cast: Cast,
+        cue: Cue,
     ) -> None:
-        """`ids` by page and slot, which only grow; `values` `[N]` fp32 of all events one page behind the other, −inf
-        where one was removed, or of those `chosen` (`[N]` int64, places in that order)."""
+        """`ids` by page and slot, which only grow, of `rooms` places in each page; places of `cast` are counted
+        through them, and a vote is −inf where no event is."""
         self._source = source
         self._ids = ids
         self._sizes = [len(own) for own in ids]
-        self._firsts = [0, *accumulate(self._sizes)]
-        self._values = values
-        self._chosen = chosen
-        self._asked = asked
+        self._firsts = [0, *accumulate(rooms)]
+        self._values, self._chosen = cast
+        self._cue = cue
 
     def best(self, num: int, without: Collection[str] = ()) -> list[Vote]:
         """See `Ballot`. Of equal votes the one that stands first is first."""
@@ -85,7 +84,7 @@ class Votes:
                 at = torch.tensor([self._firsts[page] + slot for page, slot in found.values()])
                 values = self._values[upload(at, self._values.device)]
             else:
-                values = self._source.looked_up(self._asked, [*found.values()])
+                values = self._source.looked_up(self._cue, [*found.values()])
             return dict(zip(found, values.tolist(), strict=True))
 
     def _id(self, place: int) -> str | None:

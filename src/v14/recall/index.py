@@ -17,6 +17,7 @@ from v14.kernels.votes import Asked
 from v14.recall.asking import Asking
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
+from v14.recall.graphs import Cast, Graphs
 from v14.recall.pool import Pool, upload
 from v14.recall.scanning import Scanner
 from v14.recall.shortlist import Shortlist
@@ -82,7 +83,8 @@ class Index:
         """Begin with no events in a form."""
         self._pool = Pool(self._num_rows, self._dim, len(self._voters.weights), code)
         self._scanner = Scanner(self._pool, self._voters)
-        self._asked = Asking(self._rows, self._scaling, code)
+        self._asked = Asking(self._rows, self._scaling, self._dim, code)
+        self._graphs = Graphs(self._cast, self._asked)
         self._null = self._asked(self._voters.null)
         self._shortlist = Shortlist(self._voters, self._rows.tolist(), code.device)
 
@@ -154,23 +156,30 @@ class Index:
             self._take_in()
             pages = self._pool.pages
             ids = [page.ids for page in pages]
-            plain = self._asked.plain(cue)
-            asked = self._asked.coded(plain)
-            scanner, everybody = self._scanner, self._scanner.everybody(asked)
-            if not self._is_large or len(self._shortlist.voters) == len(everybody.voters):
-                return Votes(self, ids, scanner.votes(everybody), None, asked)
-            few = self._shortlist.panel(plain, asked, sketched=self._pool.is_sketched)
-            chosen = self._shortlist.chosen(scanner, few, len(self))
-            return Votes(self, ids, scanner.picked(everybody, chosen), chosen, asked)
+            if self._stream is None:
+                cast = self._cast(self._asked.plain(cue))
+            else:
+                cast = self._graphs(cue, (self._is_large, self._pool.is_sketched, self._pool.standing()))
+            return Votes(self, ids, self._scanner.rooms, cast, cue)
+
+    def _cast(self, plain: Asked) -> Cast:
+        """The votes for a cue on the device, of all events or of those that are chosen."""
+        asked = self._asked.coded(plain)
+        scanner, everybody = self._scanner, self._scanner.everybody(asked)
+        if not self._is_large or len(self._shortlist.voters) == len(everybody.voters):
+            return Cast(scanner.votes(everybody), None)
+        few = self._shortlist.panel(plain, asked, sketched=self._pool.is_sketched)
+        chosen = self._shortlist.chosen(scanner, few)
+        return Cast(scanner.picked(everybody, chosen), chosen)
 
     @property
     def _is_large(self) -> bool:
         """Whether not all voters read all keys."""
         return self._pool.num_tokens * self._pool.token_bytes > SCANNED_BYTES
 
-    def looked_up(self, asked: Asked, places: Sequence[tuple[int, int]]) -> torch.Tensor:
+    def looked_up(self, cue: Cue, places: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Votes `[n]` of the events at some pages and slots, with all voters, on the index's device."""
-        return self._scanner.looked_up(self._scanner.everybody(asked), places)
+        return self._scanner.looked_up(self._scanner.everybody(self._asked(cue)), places)
 
     def place(self, event_id: str) -> tuple[int, int] | None:
         """Page and slot of an event that was taken in."""

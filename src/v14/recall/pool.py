@@ -96,6 +96,16 @@ class Pool:
         """Tokens of all events."""
         return sum(page.num_tokens - page.num_freed for page in self.pages)
 
+    def standing(self) -> tuple[int, ...]:
+        """Where the pages' tensors stand, with their room: other numbers when any of them is another one."""
+        tensors = (
+            tensor
+            for page in self.pages
+            for tensor in (page.keys, page.scales, page.sketches, page.starts, page.lengths, page.null_shares)
+            if tensor is not None
+        )
+        return tuple(number for tensor in tensors for number in (tensor.data_ptr(), tensor.numel()))
+
     def mean(self) -> torch.Tensor:
         """The mean key of each row, `[U, D]` fp32; of keys as they were added."""
         total = torch.zeros(self._num_rows, self._dim, device=self.device)

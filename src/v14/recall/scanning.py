@@ -24,7 +24,7 @@ class Panel(NamedTuple):
 
     def first(self, num: int) -> "Panel":
         """The first `num` of them."""
-        return Panel(self.voters[:num], Asked(*(each[:num] for each in self.asked)), self.sketched)
+        return Panel(self.voters[:num], self.asked.of(slice(num)), self.sketched)
 
 
 class Scanner:
@@ -36,13 +36,20 @@ class Scanner:
         self._all = upload(torch.arange(len(voters.weights), dtype=torch.int32), pool.device)
         self._floor = SHARE_FLOOR if voters.calibration == "log-ratio" else None
 
+    @property
+    def rooms(self) -> list[int]:
+        """How many places each page has: on a GPU with those that wait for events, so that it reads the same tensors as
+        long as they last."""
+        return [len(page.starts) if page.starts.is_cuda else len(page.ids) for page in self._pool.pages]
+
     def everybody(self, asked: Asked) -> Panel:
         """All voters, of keys."""
         return Panel(self._all, asked)
 
     def votes(self, panel: Panel) -> torch.Tensor:
-        """Votes `[N]` of all events; −inf where one was removed."""
-        values = [self._page_votes(page, panel) for page in self._pool.pages]
+        """Votes `[N]` of all places; −inf where no event is."""
+        rooms = self.rooms
+        values = [self._page_votes(page, panel, room) for page, room in zip(self._pool.pages, rooms, strict=True)]
         return values[0] if len(values) == 1 else torch.cat([torch.empty(0, device=self._pool.device), *values])
 
     def picked(self, panel: Panel, places: torch.Tensor) -> torch.Tensor:
@@ -51,30 +58,31 @@ class Scanner:
         if len(pages) == 1:
             return self._page_votes(pages[0], panel, places)
         values, first = torch.full(places.shape, -torch.inf, device=places.device), 0
-        for page in pages:
-            if not page.ids:
+        for page, room in zip(pages, self.rooms, strict=True):
+            if not room:
                 continue
             slots = places - first
-            here = (slots >= 0) & (slots < len(page.ids))
+            here = (slots >= 0) & (slots < room)
             # What lies in another page is read as an event of no tokens.
-            slots = slots.clamp_(0, len(page.ids) - 1)
+            slots = slots.clamp_(0, room - 1)
             shares = self._shares(page, panel, page.starts[slots], page.lengths[slots] * here)
             values = torch.where(here, self._tallied(page, panel, shares, slots), values)
-            first += len(page.ids)
+            first += room
         return values
 
     def looked_up(self, panel: Panel, places: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Votes `[n]` of the events at some pages and slots."""
         of, slots = torch.tensor(places).unbind(1)
-        firsts = torch.tensor([0, *accumulate(len(page.ids) for page in self._pool.pages)])
+        firsts = torch.tensor([0, *accumulate(self.rooms)])
         return self.picked(panel, upload(firsts[of] + slots, self._pool.device))
 
     def shares(self, page: Page, asked: Asked, slots: slice) -> torch.Tensor:
         """All voters' shares `[V, n]` of the events in some slots of a page, not calibrated."""
         return self._shares(page, self.everybody(asked), page.starts[slots], page.lengths[slots])
 
-    def _page_votes(self, page: Page, panel: Panel, slots: torch.Tensor | None = None) -> torch.Tensor:
-        some = slice(0, len(page.ids)) if slots is None else slots
+    def _page_votes(self, page: Page, panel: Panel, of: torch.Tensor | int) -> torch.Tensor:
+        """Votes of the first so many places of a page, or of some slots."""
+        some, slots = (slice(of), None) if isinstance(of, int) else (of, of)
         return self._tallied(page, panel, self._shares(page, panel, page.starts[some], page.lengths[some]), slots)
 
     def _shares(self, page: Page, panel: Panel, starts: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import torch
 
 from v14.kernels.votes import Asked
-from v14.recall.asking import of_some
 from v14.recall.pool import upload
 from v14.recall.scanning import Panel, Scanner
 from v14.recall.sketch import Sketch
@@ -57,8 +56,9 @@ class Shortlist:
         assert self.sketch is not None
         return self.sketch.of(keys.index_select(0, self._rows))
 
-    def chosen(self, scanner: Scanner, panel: Panel, num_events: int) -> torch.Tensor:
-        """Places of the events that are chosen, counted through all pages, of so many that are there."""
+    def chosen(self, scanner: Scanner, panel: Panel) -> torch.Tensor:
+        """Places of the events that are chosen, counted through all pages."""
+        num_events = sum(scanner.rooms)
         if num_events <= 2 * FIRST_CHOSEN or self._num_first >= len(panel.voters):
             return _best(scanner.votes(panel), min(CHOSEN, num_events))
         places = _best(scanner.votes(panel.first(self._num_first)), FIRST_CHOSEN)
@@ -68,10 +68,11 @@ class Shortlist:
         """The voters that choose with a cue, of sketches or keys. `plain` has what scales the scores, `coded` the same
         for keys in their form; both with all voters."""
         if not sketched:
-            return Panel(self.voters, of_some(coded, self.voters))
-        queries, context = (each.index_select(0, self.voters) for each in plain[:2])
+            return Panel(self.voters, coded.of(self.voters))
+        queries, context = plain.queries[self.voters], plain.context[self.voters]
         offered = torch.baddbmm(context[..., None], queries, self._centre, alpha=-1)[..., 0]
-        return Panel(self.voters, Asked(torch.bmm(queries, self._into), offered, self._asked_rows), sketched=True)
+        asked = Asked(torch.bmm(queries, self._into), offered, self._asked_rows, plain.inverse)
+        return Panel(self.voters, asked, sketched=True)
 
 
 def strongest(voters: Voters) -> list[int]:

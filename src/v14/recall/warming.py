@@ -34,7 +34,7 @@ def warm(geometry: Geometry, voters: Voters, device: torch.device) -> None:
         shortlist = Shortlist(voters, voters.key_rows(geometry).tolist(), device)
         if shortlist.sketch is not None:
             pool.begin_sketches(shortlist.sketches)
-        asking = Asking(voters.key_rows(geometry), scalings(geometry, voters), code)
+        asking = Asking(voters.key_rows(geometry), scalings(geometry, voters), dim, code)
         scanner = Scanner(pool, voters)
         for num_tokens in CUES:
             cue = Cue(queries=torch.zeros(num_voters, num_tokens, dim), context_lse=torch.zeros(num_voters, num_tokens))

@@ -19,12 +19,18 @@ class Asked(NamedTuple):
 
     queries: `[V, Q, D]` fp32, multiplied by what scales the scores and turned as the keys are; context: `[V, Q]` fp32,
     natural log-sum-exp of the scores that the prompt itself offers, less what the keys' turning took off every score;
-    rows: `[V]` int32, each voter's row in U.
+    rows: `[V]` int32, each voter's row in U; inverse: `[1]` fp32, one over the number of the cue's tokens. Tokens whose
+    context is infinite ask for nothing and are not among that number.
     """
 
     queries: torch.Tensor
     context: torch.Tensor
     rows: torch.Tensor
+    inverse: torch.Tensor
+
+    def of(self, voters: torch.Tensor | slice) -> "Asked":
+        """The same of some voters, places in V."""
+        return Asked(self.queries[voters], self.context[voters], self.rows[voters], self.inverse)
 
 
 MAX_EXPONENT = 80.0

@@ -9,8 +9,7 @@ def event_shares(
     keys: torch.Tensor, scales: torch.Tensor | None, starts: torch.Tensor, lengths: torch.Tensor, asked: Asked
 ) -> torch.Tensor:
     """See `v14.kernels.votes.event_shares`."""
-    num_voters, num_queries, _ = asked.queries.shape
-    shares = torch.zeros(num_voters, len(starts), device=keys.device)
+    shares = torch.zeros(len(asked.queries), len(starts), device=keys.device)
     for event, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         for voter, row in enumerate(asked.rows.tolist()):
             own = keys[row, start : start + length].float()
@@ -18,7 +17,7 @@ def event_shares(
                 own = own * scales[row, start : start + length, None].float()
             for query, context in zip(asked.queries[voter], asked.context[voter], strict=True):
                 mass = (own @ query - context).clamp(-MAX_EXPONENT, MAX_EXPONENT).exp().sum()
-                shares[voter, event] += mass / (1 + mass) / num_queries
+                shares[voter, event] += mass / (1 + mass) * asked.inverse[0]
     return shares
 
 

@@ -30,8 +30,8 @@ def event_shares(
             mass = torch.nn.functional.embedding_bag(
                 torch.arange(len(relative), device=keys.device), relative, bags, mode="sum"
             )
-            share = mass.div_(1 + mass).view(-1, len(voters), num_queries).mean(-1)
-            shares[voters, some] = share.T
+            share = mass.div_(1 + mass).view(-1, len(voters), num_queries).sum(-1)
+            shares[voters, some] = share.T * asked.inverse
     return shares
 
 

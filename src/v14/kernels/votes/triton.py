@@ -28,7 +28,7 @@ import triton.language as tl
 from v14.kernels.votes import MAX_EXPONENT, Asked
 
 MAX_QUERIES = 64
-EVENTS = 16
+EVENTS = 32
 FEW_EVENTS = 4096
 """Up to so many, programs of `EVENTS` would leave multiprocessors idle."""
 
@@ -36,6 +36,9 @@ TOKENS = 32
 WARP_QUERIES = 32
 WIDE = 128
 """Dimension of a head above which keys to come have no room beside those that are computed with."""
+
+NARROW = 32
+"""Dimension of sketches up to which waiting programs hide more than keys to come."""
 
 LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
 WHOLE: tl.constexpr = tl.constexpr(1.5 * 2**23)
@@ -122,11 +125,11 @@ def _mass(
 
 @triton.jit(
     do_not_specialize=["num_voters", "num_events", "num_queries", "events"],
-    do_not_specialize_on_alignment=["starts", "lengths"],
+    do_not_specialize_on_alignment=["starts", "lengths", "inverse"],
 )
 def _event_shares(
     keys: tl.tensor, scales: tl.tensor, starts: tl.tensor, lengths: tl.tensor, rows: tl.tensor,
-    queries: tl.tensor, context: tl.tensor, out: tl.tensor,
+    queries: tl.tensor, context: tl.tensor, inverse: tl.tensor, out: tl.tensor,
     num_voters: tl.tensor, num_events: tl.tensor, num_queries: tl.tensor, events: tl.tensor,
     row_stride: tl.tensor, scale_stride: tl.tensor,
     D: tl.constexpr, PADDED_D: tl.constexpr, Q: tl.constexpr, T: tl.constexpr,
@@ -139,6 +142,7 @@ def _event_shares(
     query, second, step, offered, live = _asked(
         queries, context, voter, chunk, num_queries, D, PADDED_D, Q, KIND, PLANES
     )
+    fraction = tl.load(inverse)
     keys += row * row_stride
     scales += row * scale_stride
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
@@ -155,7 +159,7 @@ def _event_shares(
             part = _mass(query, second, step, offered, key, scale, here, LIMIT, PLANES, PRECISION, SATURATES)
             mass += tl.sum(part, 1)
         share = tl.where(live, mass / (1 + mass), 0.0)
-        tl.store(out + event, tl.sum(share, 0) / num_queries)
+        tl.store(out + event, tl.sum(share, 0) * fraction)
 
 
 @triton.jit(
@@ -203,7 +207,7 @@ def event_shares(
     events = events or (EVENTS if num_events > FEW_EVENTS else 4)
     _event_shares[num_voters * triton.cdiv(num_events, events), num_chunks](
         keys, keys if scales is None else scales, starts, lengths, asked.rows,
-        asked.queries.contiguous(), asked.context.contiguous(), out,
+        asked.queries.contiguous(), asked.context.contiguous(), asked.inverse, out,
         num_voters, num_events, num_queries, events, keys.stride(0), 0 if scales is None else scales.stride(0),
         D=dim, Q=padded, T=tokens, **_how(keys, scales, padded, dim),
     )  # fmt: skip
@@ -239,10 +243,10 @@ def _chunks(num_queries: int, max_queries: int) -> tuple[int, int]:
 
 def _how(keys: torch.Tensor, scales: torch.Tensor | None, num_queries: int, dim: int) -> dict[str, Any]:
     """How keys are multiplied, and what the kernel is compiled for."""
-    padded = _padded(dim)
-    return {
+    padded, planes = _padded(dim), 0 if keys.dtype != torch.int8 else 1 if scales is None else 2
+    how = {
         "PADDED_D": padded,
-        "PLANES": 0 if keys.dtype != torch.int8 else 1 if scales is None else 2,
+        "PLANES": planes,
         "LIMIT": MAX_EXPONENT * LOG2_E.value,
         "KIND": KINDS[keys.dtype],
         "PRECISION": "tf32x3" if keys.dtype == torch.float32 else "tf32",
@@ -251,6 +255,10 @@ def _how(keys: torch.Tensor, scales: torch.Tensor | None, num_queries: int, dim:
         "num_warps": max(1, num_queries // WARP_QUERIES),
         "num_stages": 1 if padded > WIDE else 3,
     }
+    if planes == 1:
+        # Few registers, many programs at once (LOG.md, "three stages").
+        how |= {"num_stages": 1, "maxnreg": 64} if padded == NARROW else {"num_stages": 2, "maxnreg": 80}
+    return how
 
 
 def _padded(size: int) -> int:
