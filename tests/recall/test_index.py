@@ -1,5 +1,7 @@
 """The index: pages, 8 bits, two stages, what comes and goes; always against votes of plain arithmetic."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -256,6 +258,30 @@ def test_sketches_follow_whatever_happens_to_their_keys(monkeypatch):
     assert not any(page.sketches.any() for page in seen if id(page) not in live)
     index.move("bfloat16", torch.device("cpu"))
     assert values(index, world.cue) == pytest.approx(world.exact([next(iter(index._numbers))]), abs=0.2)
+
+
+def freed_at_once(device):
+    """Whether an index that has voted goes without a garbage collection: a GPU's memory cannot wait for one."""
+    world = World([5] * 10)
+    index = world.index(device=device)
+    for _ in range(3):
+        index.votes(world.cue).best(3)
+    seen = weakref.ref(index)
+    gc.disable()
+    try:
+        del index
+        return seen() is None
+    finally:
+        gc.enable()
+
+
+def test_an_index_that_is_dropped_is_freed_at_once():
+    assert freed_at_once("cpu")
+
+
+@pytest.mark.gpu
+def test_an_index_on_a_gpu_that_is_dropped_is_freed_at_once():
+    assert freed_at_once("cuda")
 
 
 @pytest.mark.gpu

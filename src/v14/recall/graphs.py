@@ -31,33 +31,33 @@ class Cast(NamedTuple):
 class Graphs:
     """The graphs of one index's votes. To be used on one stream that is not the default one."""
 
-    def __init__(self, cast: Callable[[Asked], Cast], asking: Asking) -> None:
-        """`cast` is what is done with a cue on the device: without waiting for it, and without copies from the CPU."""
-        self._cast = cast
+    def __init__(self, asking: Asking) -> None:
         self._asking = asking
         self._state: Hashable = None
         self._graphs: dict[int, _Graph | None] = {}
         self._fails = False
 
-    def __call__(self, cue: Cue, state: Hashable) -> Cast:
-        """The votes for a cue. `state` is another one whenever a tensor that `cast` reads is."""
+    def __call__(self, cast: Callable[[Asked], Cast], cue: Cue, state: Hashable) -> Cast:
+        """The votes for a cue. `cast` is what is done with it on the device, without waiting or copies from the CPU;
+        `state` is another one whenever a tensor that `cast` reads is. It is not kept: it is the index's, which
+        would not be freed before a garbage collection."""
         if self._fails or cue.queries.is_cuda:
-            return self._cast(self._asking.plain(cue))
+            return cast(self._asking.plain(cue))
         if state != self._state:
             self._graphs, self._state = {}, state
         size = max(LEAST_TOKENS, 1 << (cue.queries.shape[1] - 1).bit_length())
         if size not in self._graphs:
             # What compiles or allocates for good does so now. A page that is growing is never worth a graph.
             self._graphs[size] = None
-            return self._cast(self._asking.plain(cue))
+            return cast(self._asking.plain(cue))
         graph = self._graphs[size]
         if graph is None:
             try:
-                graph = self._graphs[size] = _Graph(self._cast, self._asking, size)
+                graph = self._graphs[size] = _Graph(cast, self._asking, size)
             except RuntimeError:
                 logger.warning("votes go on without CUDA graphs, which cannot be made here", exc_info=True)
                 self._fails = True
-                return self._cast(self._asking.plain(cue))
+                return cast(self._asking.plain(cue))
         return graph(cue)
 
 

@@ -84,7 +84,7 @@ class Index:
         self._pool = Pool(self._num_rows, self._dim, len(self._voters.weights), code)
         self._scanner = Scanner(self._pool, self._voters)
         self._asked = Asking(self._rows, self._scaling, self._dim, code)
-        self._graphs = Graphs(self._cast, self._asked)
+        self._graphs = Graphs(self._asked)
         self._null = self._asked(self._voters.null)
         self._shortlist = Shortlist(self._voters, self._rows.tolist(), code.device)
 
@@ -159,7 +159,7 @@ class Index:
             if self._stream is None:
                 cast = self._cast(self._asked.plain(cue))
             else:
-                cast = self._graphs(cue, (self._is_large, self._pool.is_sketched, self._pool.standing()))
+                cast = self._graphs(self._cast, cue, (self._is_large, self._pool.is_sketched, self._pool.standing()))
             return Votes(self, ids, self._scanner.rooms, cast, cue)
 
     def _cast(self, plain: Asked) -> Cast:

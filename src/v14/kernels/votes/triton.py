@@ -148,6 +148,7 @@ def _event_shares(
     out += (chunk * num_voters + voter).to(tl.int64) * num_events
     for event in range(first, tl.minimum(first + events, num_events)):
         start, length = tl.load(starts + event), tl.load(lengths + event)
+        total = 0.0
         mass = tl.zeros([Q], dtype=tl.float32)
         for at in range(0, length, T):
             here = at + tl.arange(0, T) < length
@@ -158,8 +159,9 @@ def _event_shares(
                 scale = tl.load(scales + token, mask=here, other=0.0)
             part = _mass(query, second, step, offered, key, scale, here, LIMIT, PLANES, PRECISION, SATURATES)
             mass += tl.sum(part, 1)
-        share = tl.where(live, mass / (1 + mass), 0.0)
-        tl.store(out + event, tl.sum(share, 0) * fraction)
+        if length > 0:
+            total = tl.sum(tl.where(live, mass / (1 + mass), 0.0), 0) * fraction
+        tl.store(out + event, total)
 
 
 @triton.jit(
