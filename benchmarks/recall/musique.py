@@ -6,6 +6,7 @@ Supporting paragraphs are not marked, so a paragraph counts as evidence where it
 accepted answer. All paragraphs of all questions stand in one store.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from benchmarks.recall.told import Told
 from v14.check.scoring import contains
 
 NAME = "MuSiQue"
+REPORTED = frozenset((Path(__file__).parent / "musique.sha256").read_text().split())
+"""Digests of the sample's questions. They are what is reported: nothing is tuned on them."""
+
 CANDIDATES = 40
 """Events that a system is asked for, so that they make `TOP` different paragraphs."""
 
@@ -51,6 +55,16 @@ def load(file: Path, num: int) -> Musique:
         if len(cases) == num:
             break
     return Musique(cases=tuple(cases), chats=tuple(chats.values()))
+
+
+def digest(question: str) -> str:
+    """The first 64 bits of SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(question.encode()).hexdigest()[:16]
+
+
+def num_reported(file: Path) -> int:
+    """How many questions of a file are of the sample that is reported."""
+    return sum(digest(entry["question"]) in REPORTED for entry in json.loads(file.read_text()))
 
 
 def evidence(

@@ -6,7 +6,7 @@
 
 Tells a woven world, a calibration set, or real paragraphs in the form of MuSiQue's file, to a V14 directory's model and
 writes for every question the votes of all events, and for the best ones which tokens of the question the votes rest on.
-Seeds that are reported (0, 1, 2) are refused, as MuSiQue's own questions should be: nothing is tuned on them.
+Seeds that are reported (0, 1, 2) are refused, and so are MuSiQue's own questions: nothing is tuned on them.
 """
 
 import argparse
@@ -29,13 +29,15 @@ from benchmarks.recall.reading import Reader
 from benchmarks.recall.run import until
 from benchmarks.recall.told import Told, tell
 from v14.check.facts import SUBJECTS, generate
+from v14.recall.weighing import MAX_WEIGHED
+from v14.recall.wording import Wording
 from v14.upgrade.calibration import CalibrationSet, own
 from v14.upgrade.calibration.doubts import doubts
 from v14.upgrade.make import SEED
 
 REPORTED = (0, 1, 2)
-WEIGHED = 96
-"""Events of a question of which the weights of its tokens are kept: those with the best votes, and those needed."""
+WEIGHED = 160
+"""Events of a question of which the weights of its tokens are kept: those needed, and what a plan weighs."""
 
 ROWS = {
     "single fact": 1.0,
@@ -69,6 +71,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.seed in REPORTED:
         parser.error(f"seed {arguments.seed} is reported; study another")
+    if arguments.documents is not None and (num := musique.num_reported(arguments.documents)):
+        parser.error(f"{num} questions of {arguments.documents} are MuSiQue's, which is reported; study others")
     torch.manual_seed(arguments.seed)
     reader = Reader(arguments.directory, arguments.device)
     if arguments.calibration is not None:
@@ -164,8 +168,9 @@ def save(out: Path, reader: Reader, told: Told, cases: Sequence[Case]) -> None:
         votes[number] = [found[event.id] for event in events]
         asked.append(ids[start:])
         needed = [event_id for one in told.needed(case) for event_id in sorted(one)]
-        best = [vote.event_id for vote in ballot.best(WEIGHED)]
-        own = list(dict.fromkeys([*needed, *best]))[:WEIGHED]
+        best = [vote.event_id for vote in ballot.best(MAX_WEIGHED)]
+        named = Wording([space.lexicon], ids[start:]).named(MAX_WEIGHED)
+        own = list(dict.fromkeys([*needed, *best, *named]))[:WEIGHED]
         weighed[number, : len(own)] = [places[event_id] for event_id in own]
         weights.append(space.token_weights(cue, own).numpy().astype(np.float16))
     data: dict[str, Any] = {

@@ -1,10 +1,11 @@
 """What counts as right, as old, as obeying; F1; bounds and verdicts; MuSiQue's file; the exponent of a cost."""
 
 import json
+import sys
 
 import pytest
 
-from benchmarks.recall import cost, musique, scoring
+from benchmarks.recall import cost, musique, scoring, study
 from benchmarks.recall.baselines import Bm25
 from benchmarks.recall.chats import Case, Chat
 from benchmarks.recall.page import markdown
@@ -91,6 +92,18 @@ def test_musique_keeps_the_paragraphs_of_all_and_the_questions_with_evidence(tmp
     assert len(data.chats) == 4
     assert len({chat.said_at for chat in data.chats}) == 4
     assert len(musique.load(file, 1).cases) == 1
+
+
+def test_questions_that_are_reported_cannot_be_studied(tmp_path, monkeypatch, capsys):
+    assert len(musique.REPORTED) == 150
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps([{"question": "Who?", "answers": ["Ada"], "ctxs": []}, {"question": "What?"}]))
+    assert musique.num_reported(file) == 0
+    monkeypatch.setattr(musique, "REPORTED", frozenset({musique.digest("Who?")}))
+    monkeypatch.setattr(sys, "argv", ["study", "nowhere", "--documents", str(file), "--out", str(tmp_path / "x.npz")])
+    with pytest.raises(SystemExit):
+        study.main()
+    assert "1 questions of" in capsys.readouterr().err
 
 
 def test_bm25_finds_the_rare_word():
