@@ -189,10 +189,16 @@ class Profile:
             history_runs=tuple(tuple(map(int, run)) for run in data.get("history_runs", ())),
             voters=voters,
             options=options,
-            doubt=None if data["doubt"] is None else Doubt(**{name: float(v) for name, v in data["doubt"].items()}),
+            doubt=None if data["doubt"] is None else _doubt(data["doubt"]),
             vocabulary=_vocabulary(tensors),
             measured=data["measured"],
         )
+
+
+def _doubt(data: Mapping[str, Any]) -> Doubt:
+    """Directories made before the end of a question counted have no `open` and no `late`."""
+    late = tuple(map(float, data.get("late", ())))
+    return Doubt(**{name: float(value) for name, value in data.items() if name != "late"}, late=late)
 
 
 def _bytes(data: bytes) -> torch.Tensor:

@@ -8,7 +8,7 @@ from v14.recall.corrections import MAX_TOKENS
 from v14.recall.doubt import Doubt
 from v14.recall.lexicon import Lexicon
 from v14.recall.plan import make_plan
-from v14.recall.weighing import PIECE
+from v14.recall.weighing import ALONE, APART, PIECE
 from v14.recall.wording import Wording
 from v14.types import Event, Vote
 
@@ -118,8 +118,31 @@ def test_a_plan_that_is_not_sure_brings_nothing():
     assert world.recalled(prompt=(*TEMPLATE, 10, 11, 90, 91), doubt=None)[-1] == "other", "votes decide alone"
 
 
+def test_the_end_of_a_question_tells_which_event_is_meant():
+    """Two with the same words and votes; only where the doubt weighs it is the end of the question looked at."""
+    world = World(first=((20, 11, 34), 1.2), second=((20, 11, 35), 1.2))
+    asked = []
+
+    def late(meant):
+        def given(ids):
+            asked.append(set(map(world.names.get, ids)))
+            return {event_id: (1.0 if world.names[event_id] == meant else 0.1,) for event_id in ids}
+
+        return given
+
+    doubt = replace(DOUBT, late=(9.0,), bar=9.0)
+    for meant in ("first", "second"):
+        plan = world.plan(doubt=doubt, late=late(meant), options=OPTIONS.model_copy(update={"recall_max_events": 1}))
+        assert world.names[plan.events[0].id] == meant
+    assert all({"first", "second"} <= each for each in asked)
+    assert world.recalled(doubt=doubt) == [], "without it nothing is sure"
+    asked.clear()
+    world.recalled(late=late("first"))
+    assert not asked
+
+
 def test_a_piece_of_a_document_needs_no_name_but_a_vote(monkeypatch):
-    """Words decide which piece it is, and a statement with the same vote brings nothing, but where events are few."""
+    """Words decide which piece it is, and a statement with the same vote brings nothing."""
     monkeypatch.setattr("v14.recall.weighing.FEW_EVENTS", 0)
     piece = tuple(range(100, 100 + MAX_TOKENS))
     world = World(piece=((*piece, 60), PIECE), other=((*piece[::-1], 61), PIECE))
@@ -128,8 +151,17 @@ def test_a_piece_of_a_document_needs_no_name_but_a_vote(monkeypatch):
     assert World(piece=((*piece, 60), 1.0)).recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
     statement = World(statement=((10, 11, 60), PIECE))
     assert statement.recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == []
-    monkeypatch.setattr("v14.recall.weighing.FEW_EVENTS", 100)
-    assert statement.recalled(prompt=(*TEMPLATE, 60, 90), doubt=strict) == ["statement"]
+
+
+def test_of_few_events_a_vote_that_no_other_comes_near_is_enough(monkeypatch):
+    strict, prompt = replace(DOUBT, bar=9.0), (*TEMPLATE, 60, 90)
+    alone = World(statement=((10, 11, 60), ALONE), other=((10, 11, 61), ALONE - APART))
+    assert alone.recalled(prompt=prompt, doubt=strict)[-1] == "statement"
+    assert World(statement=((10, 11, 60), ALONE - 0.1)).recalled(prompt=prompt, doubt=strict) == []
+    near = World(statement=((10, 11, 60), ALONE), other=((10, 11, 61), ALONE - APART + 0.1))
+    assert near.recalled(prompt=prompt, doubt=strict) == []
+    monkeypatch.setattr("v14.recall.weighing.FEW_EVENTS", 0)
+    assert alone.recalled(prompt=prompt, doubt=strict) == []
 
 
 def test_more_of_a_name_leads_further_and_so_does_what_the_question_leaves_open():

@@ -3,6 +3,7 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
 
+import pytest
 import torch
 
 from tests.memory_store import MemoryStore
@@ -44,6 +45,20 @@ def test_a_space_holds_what_its_namespace_has_stored():
     }
     assert [e.namespace for e in spaces.get("b").events.values()] == ["b"] * 3
     assert spaces.get("c").votes(cue).best(9) == []
+
+
+def test_the_last_tokens_of_a_cue_have_parts_of_a_vote():
+    space = spaces_of(filled("a")).get("a")
+    ids = [event("a", token).id for token in range(3)]
+    cue = Cue(queries=torch.randn(1, 11, 4), context_lse=torch.zeros(1, 11))
+    late = space.late(cue, [*ids, "sha256:none"])
+    assert list(late) == ids
+    whole = space.token_weights(cue, ids) * 11
+    for event_id, weights in zip(ids, whole.tolist(), strict=True):
+        assert late[event_id] == pytest.approx(weights[:-9:-1], abs=1e-6)
+    short = Cue(queries=cue.queries[:, :2], context_lse=cue.context_lse[:, :2])
+    assert all(len(parts) == 2 for parts in space.late(short, ids).values())
+    assert space.late(cue, []) == {}
 
 
 def test_a_link_goes_at_once():

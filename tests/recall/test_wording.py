@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from v14.events.words import BEGINS, INSIDE, NO_WORD, Vocabulary
 from v14.recall.lexicon import LONG, Lexicon
-from v14.recall.wording import Likeness, Wording
+from v14.recall.wording import RAREST, Likeness, Wording
 
 TEMPLATE = (1, 2)
 PIECES = b"|user|.|my|bel|kel|ava|cousin|friend|went|to|school|schools|Bel|car"
@@ -52,7 +52,7 @@ def test_a_look_alike_misses_a_name_that_the_right_event_has():
     assert right.missing == another.missing == 0.0
     assert right.phrase > another.phrase
     assert set(wording.named(9)) == {"right", "half", "another"}
-    assert wording.likeness("nobody") == Likeness(names=0.0, words=0.0, missing=half.missing, phrase=0.0)
+    assert wording.likeness("nobody") == Likeness(names=0.0, words=0.0, missing=half.missing, phrase=0.0, open=RAREST)
 
 
 def test_a_word_says_less_in_a_long_text_and_more_said_twice():

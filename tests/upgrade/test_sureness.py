@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from v14.recall.doubt import LATE
 from v14.recall.lexicon import Lexicon
 from v14.recall.weighing import Weighed
 from v14.recall.wording import Wording
@@ -37,8 +38,8 @@ def counted(found):
 LEXICON = counted(Lexicon())
 
 
-def evidence(asked, votes, *, needed=(), stranger=False):
-    """`votes` by the statements' numbers."""
+def evidence(asked, votes, *, needed=(), stranger=False, late=None):
+    """`votes`, and `late`, by the statements' numbers."""
     weighed = [Weighed(event=STATEMENTS[number], vote=vote, asked=0.0, strength=vote) for number, vote in votes.items()]
     question = Question(text="", fact=0 if needed else None, held_out=True, stranger=stranger)
     return Evidence(
@@ -46,6 +47,7 @@ def evidence(asked, votes, *, needed=(), stranger=False):
         weighed=tuple(sorted(weighed, key=lambda each: -each.vote)),
         needed=tuple(frozenset([each.id]) for each in needed),
         wording=Wording([LEXICON], asked),
+        late={STATEMENTS[number].id: parts for number, parts in (late or {}).items()},
     )
 
 
@@ -76,6 +78,23 @@ def test_facts_are_in_plans_and_look_alikes_are_not(found):
     assert found.wrong_in_plan < 0.1
     assert found.strangers_recalling <= max(FALSE_RECALLS)
     assert found.doubt.words + found.doubt.phrase > 0, "words tell them apart, votes do not"
+
+
+def test_the_end_of_a_question_counts_only_where_it_finds_more(found):
+    """Of these strangers every word was told of somebody, and their votes are those of facts."""
+    assert found.doubt.late == ()
+    assert found.doubt.open == 0
+
+    def asked(n, wanted):
+        late = {n: (0.8 + n % 5 / 50 if wanted else 0.1 + n % 5 / 50, 0.2), (n + 7) % NUM: (0.1, 0.2)}
+        votes = {n: 2.0 + n % 3 / 10, (n + 7) % NUM: 1.8}
+        return evidence(told(n), votes, needed=[STATEMENTS[n]] if wanted else (), stranger=not wanted, late=late)
+
+    alike = fit([asked(n, wanted) for n in range(NUM) for wanted in (True, False)])
+    assert alike.doubt.late[0] > 0
+    assert len(alike.doubt.late) == LATE
+    assert alike.right_in_plan > 0.95
+    assert alike.strangers_recalling <= max(FALSE_RECALLS)
 
 
 def test_the_rate_of_false_recalls_sets_the_bar(found):

@@ -81,9 +81,9 @@ class Session:
             candidates = ballot.best(MAX_WEIGHED, without=placed)
         votes = _but(placed, ballot)
         with self.clock.measure("choose"):
-            plan = self._chosen(candidates, votes, reach, token_ids, layout, budget)
+            plan = self._chosen(candidates, votes, cue, reach, token_ids, layout, budget)
             while self._drop_expired(plan.events):
-                plan = self._chosen(candidates, votes, reach, token_ids, layout, budget)
+                plan = self._chosen(candidates, votes, cue, reach, token_ids, layout, budget)
         for namespace, ids in _by_namespace(plan.events).items():
             self.memory.store.touch(namespace, ids, time.time())
         self.memory.counters["plans_recalling" if plan.events else "plans_empty"] += 1
@@ -108,6 +108,7 @@ class Session:
         self,
         candidates: Sequence[Vote],
         votes: Callable[[Collection[str]], Mapping[str, float]],
+        cue: Cue,
         reach: Reach,
         token_ids: Sequence[int],
         layout: Layout,
@@ -124,6 +125,7 @@ class Session:
             order=reach.order,
             wording=reach.wording(asked),
             votes=votes,
+            late=lambda ids: reach.late(cue, ids),
             doubt=profile.doubt,
             asks=self.memory.asks,
             superseded=None if profile.asks_history(asked) else reach.superseded,

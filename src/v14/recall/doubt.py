@@ -6,15 +6,21 @@
     found        Belava, my cousin, went to school in Rathford.    everything, however it is put
 
 Names count by the words that a tokenizer cuts in pieces, and one of them that is missing speaks against an event, as it
-cannot against one in other words; so much of a phrase tells "my cousin Belava" from another Belava. How much of each,
-and from which odds on a plan is sure, `v14 upgrade` fits for each model, to a stated rate of false recalls
-(`v14.upgrade.sureness`).
+cannot against one in other words; so much of a phrase tells "my cousin Belava" from another Belava. Where words tell
+little (a small vocabulary, in which every name is one token), the end of the question does: its last tokens have read
+all of it, and look-alikes take more of the attention of what stands before. How much of each, and from which odds on a
+plan is sure, `v14 upgrade` fits for each model, to a stated rate of false recalls (`v14.upgrade.sureness`).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from v14.recall.wording import Likeness
+
+LATE = 8
+"""Tokens at the end of a cue whose parts of a vote count by themselves: as a rule those that close the question and
+open the reply, and its last words."""
 
 MOST_LOG_ODDS = 300.0
 """More is as good as this: exp has to stay finite."""
@@ -22,7 +28,8 @@ MOST_LOG_ODDS = 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """What counts how much of an event's vote and of its `Likeness`; `bar` are the log odds from which on a plan is
+    """What counts how much of an event's vote, of its `Likeness`, and of what the cue's last `LATE` tokens give to its
+    vote (`late`, the last token first; empty where that does not count); `bar` are the log odds from which on a plan is
     sure."""
 
     vote: float
@@ -30,9 +37,11 @@ class Doubt:
     words: float
     missing: float
     phrase: float
+    open: float = 0.0
+    late: tuple[float, ...] = ()
     bar: float
 
-    def odds(self, vote: float, like: Likeness) -> float:
+    def odds(self, vote: float, like: Likeness, late: Sequence[float] = ()) -> float:
         """How much more likely an event is to be what was asked for than nothing; 1 where a plan begins to be sure."""
         log_odds = (
             self.vote * vote
@@ -40,6 +49,8 @@ class Doubt:
             + self.words * like.words
             + self.missing * like.missing
             + self.phrase * like.phrase
+            + self.open * like.open
+            + sum(weight * part for weight, part in zip(self.late, late, strict=False))
             - self.bar
         )
         return math.exp(max(-MOST_LOG_ODDS, min(MOST_LOG_ODDS, log_odds)))

@@ -8,7 +8,7 @@ from v14.recall.associations import Lead, behind, leads
 from v14.recall.doubt import Doubt
 from v14.recall.neighbours import Neighbours, whole_sentences
 from v14.recall.order import SAME, span_order
-from v14.recall.weighing import VoteOf, found, least_strength, standing, weigh
+from v14.recall.weighing import LateOf, VoteOf, found, least_strength, standing, weigh
 from v14.recall.wording import RARE, Wording
 from v14.types import Event, Plan, Vote
 
@@ -29,6 +29,7 @@ def make_plan(
     order: Callable[[str], int] = lambda event_id: 0,
     wording: Wording | None = None,
     votes: VoteOf | None = None,
+    late: LateOf = lambda ids: {},
     doubt: Doubt | None = None,
     asks: Callable[[Event], bool] = lambda event: False,
     superseded: Callable[[str], Mapping[str, float]] | None = None,
@@ -37,7 +38,8 @@ def make_plan(
     """Choose the events to recall.
 
     ranked: the `MAX_WEIGHED` best votes of what is read, strongest first (`Ballot.best`). votes: those of events that
-    the question names (`Ballot.of`); without it only what is ranked is weighed. lookup: events by id; a `KeyError`
+    the question names (`Ballot.of`); without it only what is ranked is weighed. late: what the cue's last tokens give
+    to votes (`Reach.late`). lookup: events by id; a `KeyError`
     means that one was forgotten meanwhile. order: which of two events said at the same time came first (`Index.order`).
     wording: what events have of the question's words, and of each other's; without it votes decide alone. doubt: when
     a plan is sure; without it votes decide alone, too. asks: whether an event only asks. superseded: which later events
@@ -59,7 +61,7 @@ def make_plan(
     wording = wording or Wording((), ())
     can = _Can(lookup, packed(prompt_token_ids))
     votes = votes or _among(ranked)
-    everything = weigh(ranked, votes, can.recall, options, wording, doubt)
+    everything = weigh(ranked, votes, can.recall, options, wording, doubt, late)
     weighed = found([each for each in everything if not asks(each.event)], options, wording, doubt)
     if superseded is not None:
         weighed = standing(weighed, superseded, options.recall_superseded, wording)

@@ -15,6 +15,7 @@ from v14.geometry import Geometry
 from v14.recall.ballot import Ballot, Joint
 from v14.recall.coding import KeyForm
 from v14.recall.corrections import corrections
+from v14.recall.doubt import LATE
 from v14.recall.index import Index
 from v14.recall.lexicon import Lexicon
 from v14.recall.terms import Overlap, Terms
@@ -132,6 +133,20 @@ class Space:
         """How much each token of the cue gives to some events' votes, `[n, Q]`; an unknown id raises `KeyError`."""
         return self.index.token_weights(cue, ids)
 
+    def late(self, cue: Cue, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
+        """What each of the cue's last `LATE` tokens gives to the votes of those events that are here, the last one
+        first, as if a vote were that token's alone."""
+        end = Cue(queries=cue.queries[:, -LATE:], context_lse=cue.context_lse[:, -LATE:])
+        with self.lock:
+            here = [event_id for event_id in ids if event_id in self.events]
+            if not here:
+                return {}
+            weights = self.index.token_weights(end, here)
+        return {
+            event_id: tuple(own)
+            for event_id, own in zip(here, (weights.flip(1) * weights.shape[1]).tolist(), strict=True)
+        }
+
     @property
     def num_bytes(self) -> int:
         """Bytes of the index."""
@@ -180,6 +195,13 @@ class Reach:
             own = [event_id for event_id in ids if self._holder(event_id) is space]
             found |= dict(zip(own, space.token_weights(cue, own), strict=True))
         return torch.stack([found[event_id] for event_id in ids])
+
+    def late(self, cue: Cue, ids: Collection[str]) -> dict[str, tuple[float, ...]]:
+        """What the cue's last tokens give to the votes of events (`Space.late`)."""
+        found: dict[str, tuple[float, ...]] = {}
+        for space in self._spaces.values():
+            found |= space.late(cue, [event_id for event_id in ids if event_id not in found])
+        return found
 
     def wording(self, asked: Sequence[int]) -> Wording:
         """What the events have of a question's words, and of each other's."""

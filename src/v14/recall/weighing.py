@@ -19,14 +19,20 @@ WEAK = 0.6
 """Share of the floor that an event's own vote has to reach where what it shares with the question lifts it above."""
 
 PIECE = 1.5
-"""Floors that the vote of a piece of a document, or of one of few events, has to reach where words do not make it
-sure."""
+"""Floors that the vote of a piece of a document has to reach where words do not make it sure."""
 
 FEW_EVENTS = 100
-"""Among so few a word is hardly rare, and a question in other words has hardly any look-alikes."""
+"""Among so few a word is hardly rare, and a vote that no other comes near tells more."""
+
+ALONE, APART = 2.0, 1.0
+"""Floors that the vote of one of few events has to reach where words do not make it sure, and to be ahead of every
+other."""
 
 VoteOf = Callable[[Collection[str]], Mapping[str, float]]
 """Votes of some events by their ids; one that is not read has none."""
+
+LateOf = Callable[[Collection[str]], Mapping[str, Sequence[float]]]
+"""What the cue's last tokens give to some events' votes (`Space.late`); of one that is not read, nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +59,26 @@ def weigh(
     options: Options,
     wording: Wording,
     doubt: Doubt | None,
+    late: LateOf = lambda ids: {},
 ) -> list[Weighed]:
     """What can be recalled (`recall` gives the event) of the best votes and of what the question names, the strongest
-    first: by its vote alone, or where `doubt` says what else counts and words tell events apart, by its odds. Events
-    whose vote is far below the floor are asked for by nothing, unless the question names them."""
+    first: by its vote alone, or where `doubt` says what else counts (`late` among it) and words tell events apart, by
+    its odds. Events whose vote is far below the floor are asked for by nothing, unless the question names them."""
     least = WEAK * options.recall_floor if options.recall_floor > 0 and wording.tells else options.recall_floor
     known = {
         vote.event_id: vote.value for vote in takewhile(lambda vote: vote.value >= least, islice(ranked, MAX_WEIGHED))
     }
     if wording.tells:
         known |= votes([event_id for event_id in wording.named(MAX_WEIGHED) if event_id not in known])
+    events = {event_id: event for event_id in known if (event := recall(event_id)) is not None}
+    parts = late(events) if doubt is not None and doubt.late and wording.tells else {}
     weighed = []
-    for event_id, vote in known.items():
-        asked = wording.asked(event_id) if wording.tells else 0.0
-        value = doubt.odds(vote, wording.likeness(event_id)) if doubt is not None and wording.tells else vote
-        if (event := recall(event_id)) is not None:
-            weighed.append(Weighed(event=event, vote=vote, asked=asked, strength=value))
+    for event_id, event in events.items():
+        vote, asked = known[event_id], wording.asked(event_id) if wording.tells else 0.0
+        value = vote
+        if doubt is not None and wording.tells:
+            value = doubt.odds(vote, wording.likeness(event_id), parts.get(event_id, ()))
+        weighed.append(Weighed(event=event, vote=vote, asked=asked, strength=value))
     return sorted(weighed, key=lambda each: (-each.strength, -each.vote))
 
 
@@ -76,8 +86,8 @@ def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt:
     """Those of what is weighed that may be recalled: all of it where a plan with the best is sure, none where it is
     not; where votes decide alone, those whose vote reaches the floor.
 
-    A piece of a document need not have a question's names, nor does anybody take it for another statement; and of few
-    events no word is rare. If the best is such a piece, or one of few, a vote of `PIECE` floors is enough.
+    A piece of a document need not have a question's names, nor does anybody take it for another statement: if it is the
+    best, a vote of `PIECE` floors is enough. Of few events no word is rare: a vote that stands alone is enough.
     """
     floor = options.recall_floor
     if floor <= 0 or doubt is None or not wording.tells:
@@ -86,8 +96,10 @@ def found(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt:
         return []
     best = weighed[0]
     is_sure = math.log(best.strength) >= options.recall_sure
-    by_vote = len(best.event.body) > MAX_TOKENS or wording.num_events <= FEW_EVENTS
-    return list(weighed) if is_sure or (by_vote and best.vote >= PIECE * floor) else []
+    is_piece = len(best.event.body) > MAX_TOKENS and best.vote >= PIECE * floor
+    second = max((each.vote for each in weighed[1:]), default=0.0)
+    is_alone = wording.num_events <= FEW_EVENTS and best.vote >= max(ALONE * floor, second + APART * floor)
+    return list(weighed) if is_sure or is_piece or is_alone else []
 
 
 def least_strength(weighed: Sequence[Weighed], options: Options, wording: Wording, doubt: Doubt | None) -> float:

@@ -26,12 +26,13 @@ MAX_LOOKED_AT = 300
 class Likeness:
     """What an event has of a question, in rarities (`Wording.rarity`). `names`: the weights of words that the tokenizer
     cuts in pieces; `words`: of the others; `missing`: the rarity of the rarest word of several pieces that it has not;
-    `phrase`: of the rarest two neighbours that it has."""
+    `phrase`: of the rarest two neighbours that it has; `open`: of the rarest word that it has not."""
 
     names: float
     words: float
     missing: float
     phrase: float
+    open: float
 
 
 class Wording:
@@ -70,6 +71,7 @@ class Wording:
             words=sum(weight for word, weight in held.items() if word not in self._names),
             missing=max((rarity for word, rarity in self._names.items() if word not in held), default=0.0),
             phrase=max((rarity for rarity, holders in self._phrases if event_id in holders), default=0.0),
+            open=max((rarity for word, rarity in self._rarities.items() if word not in held), default=0.0),
         )
 
     def asked(self, event_id: str) -> float:

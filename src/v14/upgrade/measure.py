@@ -177,7 +177,8 @@ def measure_doubts(
         weighed = weigh(ballot.best(MAX_WEIGHED), ballot.of, recall, options, wording, None)
         facts = [fact for fact in (question.fact, question.then) if fact is not None]
         needed = tuple(frozenset(stated[fact]) for fact in facts)
-        found.append(Evidence(question=question, weighed=tuple(weighed), needed=needed, wording=wording))
+        late = space.late(cues[-1], [each.event.id for each in weighed])
+        found.append(Evidence(question=question, weighed=tuple(weighed), needed=needed, wording=wording, late=late))
         advance()
     return found, fit(torch.cat(read, 1), cues, voters.key_rows(geometry).tolist())
 

@@ -2,18 +2,19 @@
 odds on few questions about what nothing was told of recall anything.
 
 A question picks one event, or nothing: the weights are those of a multinomial logistic regression over what can be
-recalled and a constant, as for voters (`upgrade.choose`). No voter was chosen with these questions.
+recalled and a constant, as for voters (`upgrade.choose`). No voter was chosen with these questions. What the rarest
+open word and the end of the question say is weighed only where that finds more on questions that were not fitted to.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from v14.config import Options
 from v14.recall.associations import leads
-from v14.recall.doubt import Doubt
+from v14.recall.doubt import LATE, Doubt
 from v14.recall.weighing import Weighed
 from v14.recall.wording import Wording
 from v14.upgrade.calibration import Question
@@ -32,6 +33,9 @@ ABOVE = 1e-3
 RIDGE = 0.01
 """Penalty on squared weights, of features divided by their deviations."""
 
+LEAST_DEVIATION = 0.02
+"""What a feature is divided by at least: one that is the same for nearly all says nothing of the few others."""
+
 MAX_EVENTS: int = Options.model_fields["recall_max_events"].default
 RATIOS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 TOLERANCE = 0.02
@@ -39,24 +43,35 @@ TOLERANCE = 0.02
 
 NEVER = -1e9
 
+NUM_FEATURES = 6 + LATE
+FEW_FEATURES = 5
+"""Features of `Evidence.features` without `open` and `late`, which are weighed where they are worth it."""
+
+FOLDS = 4
+WORTH = 0.05
+"""Share of the right events, out of fold and mean over `FALSE_RECALLS`, that all features have to find beyond the
+few."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
     """What there is to weigh for one question, ranked by votes; `needed` are the ids that hold the fact, and what it
-    leads to. `wording` is of the question."""
+    leads to. `wording` is of the question, `late` as `Space.late` gives it."""
 
     question: Question
     weighed: tuple[Weighed, ...]
     needed: tuple[frozenset[str], ...]
     wording: Wording
+    late: Mapping[str, Sequence[float]]
 
     def features(self) -> torch.Tensor:
-        """`[n, 5]`: what `Doubt.odds` weighs."""
+        """`[n, NUM_FEATURES]`: what `Doubt.odds` weighs."""
         rows = []
         for each in self.weighed:
             like = self.wording.likeness(each.event.id)
-            rows.append([each.vote, like.names, like.words, like.missing, like.phrase])
-        return torch.tensor(rows).reshape(-1, 5)
+            late = [*self.late.get(each.event.id, ()), *[0.0] * LATE][:LATE]
+            rows.append([each.vote, like.names, like.words, like.missing, like.phrase, like.open, *late])
+        return torch.tensor(rows).reshape(-1, NUM_FEATURES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +107,23 @@ def fit(evidence: Sequence[Evidence]) -> Sureness:
             lonely_recalling=0.0,
         )
     features = [each.features() for each in evidence]
-    weights = _weights(evidence, features)
+    few, everything = (_out_of_fold(evidence, features, num) for num in (FEW_FEATURES, NUM_FEATURES))
+    margins = everything if everything.found(evidence) >= few.found(evidence) + WORTH else few
+    weights, nothing = _weights(evidence, features, range(len(evidence)), margins.num_features)
     scores = [own @ weights for own in features]
-    best = torch.tensor([float(own.max()) if len(own) else NEVER for own in scores])
-    strange = torch.tensor([each.question.stranger for each in evidence])
-    if not strange.any():
-        strange = torch.tensor([each.question.fact is None for each in evidence])
-    bar = _bar(evidence, scores, best[strange])
-    vote, names, words, missing, phrase = weights.tolist()
-    doubt = Doubt(vote=vote, names=names, words=words, missing=missing, phrase=phrase, bar=bar)
+    strange = _strange(evidence)
+    bar = nothing + margins.bar(evidence)
+    vote, names, words, missing, phrase, open_, *late = weights.tolist()
+    doubt = Doubt(
+        vote=vote,
+        names=names,
+        words=words,
+        missing=missing,
+        phrase=phrase,
+        open=open_,
+        late=tuple(late) if any(late) else (),
+        bar=bar,
+    )
     plans = {ratio: [_plan(*each, doubt, ratio) for each in zip(evidence, scores, strict=True)] for ratio in RATIOS}
     kept = {ratio: _kept(evidence, found) for ratio, found in plans.items()}
     ratio = max(ratio for ratio in RATIOS if kept[ratio] >= max(kept.values()) - TOLERANCE)
@@ -123,9 +146,62 @@ def fit(evidence: Sequence[Evidence]) -> Sureness:
     )
 
 
-def _weights(evidence: Sequence[Evidence], features: Sequence[torch.Tensor]) -> torch.Tensor:
-    """`[5]`. Questions about facts that are not among what is weighed teach nothing."""
-    scale = torch.cat(list(features)).std(0).clamp_min(1e-6)
+def _strange(evidence: Sequence[Evidence]) -> torch.Tensor:
+    """`[M]` bool: questions about strangers; where there are none, those about nothing stored."""
+    strange = torch.tensor([each.question.stranger for each in evidence])
+    return strange if strange.any() else torch.tensor([each.question.fact is None for each in evidence])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Margins:
+    """What the best event of each question has beyond nothing (`best`, `[M]`), and where that event is right (`right`,
+    elsewhere `NEVER`), by weights that were fitted to other questions."""
+
+    num_features: int
+    best: torch.Tensor
+    right: torch.Tensor
+
+    def bars(self, evidence: Sequence[Evidence]) -> dict[float, tuple[float, float]]:
+        """For each of `FALSE_RECALLS`, the bar that so many strangers reach and the share of facts that do."""
+        strangers = self.best[_strange(evidence)]
+        right = self.right[torch.tensor([bool(one.needed) for one in evidence])]
+        bars = {rate: float(strangers.quantile(1 - rate)) + ABOVE for rate in FALSE_RECALLS}
+        return {rate: (bar, float((right >= bar).float().mean())) for rate, bar in bars.items()}
+
+    def found(self, evidence: Sequence[Evidence]) -> float:
+        """Share of facts above the bar, mean over `FALSE_RECALLS`."""
+        return _mean([found for _, found in self.bars(evidence).values()])
+
+    def bar(self, evidence: Sequence[Evidence]) -> float:
+        """Where what is found and what is recalled wrongly differ most."""
+        bars = self.bars(evidence)
+        return bars[max(bars, key=lambda rate: bars[rate][1] - rate)][0]
+
+
+def _out_of_fold(evidence: Sequence[Evidence], features: Sequence[torch.Tensor], num_features: int) -> _Margins:
+    best = torch.full((len(evidence),), NEVER)
+    right = torch.full((len(evidence),), NEVER)
+    for fold in range(FOLDS):
+        own = range(fold, len(evidence), FOLDS)
+        others = sorted(set(range(len(evidence))) - set(own))
+        weights, nothing = _weights(evidence, features, others, num_features)
+        for place in own:
+            one, scores = evidence[place], features[place] @ weights - nothing
+            if len(scores):
+                best[place] = scores.max()
+                if one.needed and one.weighed[int(scores.argmax())].event.id in one.needed[0]:
+                    right[place] = scores.max()
+    return _Margins(num_features=num_features, best=best, right=right)
+
+
+def _weights(
+    evidence: Sequence[Evidence], features: Sequence[torch.Tensor], places: Sequence[int], num_features: int
+) -> tuple[torch.Tensor, float]:
+    """`[NUM_FEATURES]`, fitted to the questions at `places`, 0 behind the first `num_features`; and the score of
+    nothing. Questions about facts that are not among what is weighed teach nothing."""
+    evidence = [evidence[place] for place in places]
+    features = [features[place][:, :num_features] for place in places]
+    scale = torch.cat(features).std(0).clamp_min(LEAST_DEVIATION)
     right = [
         torch.tensor([any(each.event.id in ids for ids in one.needed) for each in one.weighed], dtype=torch.bool)
         for one in evidence
@@ -138,7 +214,7 @@ def _weights(evidence: Sequence[Evidence], features: Sequence[torch.Tensor]) -> 
         [torch.zeros(len(features[place]), dtype=torch.bool) for place in usable], batch_first=True, padding_value=True
     )
     wrong = torch.nn.utils.rnn.pad_sequence([~right[place] for place in usable], batch_first=True, padding_value=True)
-    weights = torch.zeros(5, requires_grad=True)
+    weights = torch.zeros(num_features, requires_grad=True)
     bar = torch.zeros((), requires_grad=True)
     optimizer = torch.optim.LBFGS([weights, bar], max_iter=100, line_search_fn="strong_wolfe")
 
@@ -152,20 +228,7 @@ def _weights(evidence: Sequence[Evidence], features: Sequence[torch.Tensor]) -> 
         return loss
 
     optimizer.step(closure)
-    return weights.detach() / scale
-
-
-def _bar(evidence: Sequence[Evidence], scores: Sequence[torch.Tensor], strangers: torch.Tensor) -> float:
-    """Where what is found and what is recalled wrongly differ most; `strangers` are their questions' best scores."""
-    right = torch.tensor(
-        [
-            float(own.max()) if len(own) and one.weighed[int(own.argmax())].event.id in one.needed[0] else NEVER
-            for one, own in zip(evidence, scores, strict=True)
-            if one.needed
-        ]
-    )
-    bars = [float(strangers.quantile(1 - rate)) + ABOVE for rate in FALSE_RECALLS]
-    return max(bars, key=lambda bar: float((right >= bar).float().mean() - (strangers >= bar).float().mean()))
+    return torch.nn.functional.pad(weights.detach() / scale, (0, NUM_FEATURES - num_features)), float(bar.detach())
 
 
 def _plan(evidence: Evidence, scores: torch.Tensor, doubt: Doubt, ratio: float) -> set[str]:
