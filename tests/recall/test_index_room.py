@@ -92,12 +92,36 @@ def test_no_room_for_new_events(world, monkeypatch):
     check(world, index, abs=0.2)
 
 
+def test_no_room_for_a_second_page_of_new_events(world, monkeypatch):
+    """The events of the first page are in it, and still to be calibrated."""
+    monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", 150 * 5 * DIM * 4)
+    ids = list(world.keys)
+    index = filled(world, ids[:2], form="float32")
+    Room(monkeypatch, index).fails(Pool, "_empty")
+    for event_id in ids[2:]:
+        index.add(event_id, world.keys[event_id])
+    check(world, index, abs=0.2)
+
+
+@pytest.mark.parametrize(("owner", "step", "call"), [(Pool, "mean", 1), (Pool, "append", 2), (Pool, "append", 4)])
+def test_no_room_to_change_the_form(world, monkeypatch, owner, step, call):
+    monkeypatch.setattr(index_module, "WAITING_TOKENS", 1)
+    monkeypatch.setattr(index_module, "RECODED_EVENTS", 8)
+    ids = list(world.keys)
+    index = filled(world, ids[:-1], form="int8")
+    monkeypatch.setattr(index_module, "CENTRED_TOKENS", 50)
+    monkeypatch.setattr(index_module, "PLAIN_BYTES", 0)
+    Room(monkeypatch, index).fails(owner, step, call)
+    index.add(ids[-1], world.keys[ids[-1]])
+    check(world, index, abs=0.2)
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_no_room_for_sketches(world, monkeypatch, call):
     """Some pages may have theirs already."""
     world.sketch()
     monkeypatch.setattr(index_module, "WAITING_TOKENS", 1)
-    monkeypatch.setattr(index_module, "CANDIDATES", len(world.keys))
+    monkeypatch.setattr("v14.recall.shortlist.CHOSEN", len(world.keys))
     monkeypatch.setattr("v14.recall.pool.PAGE_BYTES", 150 * 5 * DIM * 2)
     ids = list(world.keys)
     index = filled(world, ids[:-1], form="bfloat16")
@@ -108,6 +132,21 @@ def test_no_room_for_sketches(world, monkeypatch, call):
     assert index._pool.is_sketched
     assert all(page.sketches is not None for page in index._pool.pages)
     assert len(index._shortlist.voters) < len(HEADS)
+    check(world, index, abs=0.2)
+
+
+def test_no_room_for_the_sketches_of_new_events(world, monkeypatch):
+    world.sketch()
+    monkeypatch.setattr(index_module, "WAITING_TOKENS", 1)
+    monkeypatch.setattr("v14.recall.shortlist.CHOSEN", len(world.keys))
+    monkeypatch.setattr(index_module, "SCANNED_BYTES", 0)
+    ids = list(world.keys)
+    index = filled(world, ids[:-1], form="bfloat16")
+    assert index._pool.is_sketched
+    Room(monkeypatch, index).fails(Shortlist, "sketches")
+    index._pool._sketched = index._shortlist.sketches
+    index.add(ids[-1], world.keys[ids[-1]])
+    assert index._pool.is_sketched
     check(world, index, abs=0.2)
 
 

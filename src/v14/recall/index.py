@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 
 import torch
 
@@ -18,7 +17,7 @@ from v14.recall.asking import Asking
 from v14.recall.ballot import Votes
 from v14.recall.coding import Code, KeyForm
 from v14.recall.graphs import Cast, Graphs
-from v14.recall.pool import Pool, upload
+from v14.recall.pool import Page, Pool, upload
 from v14.recall.scanning import Scanner
 from v14.recall.shortlist import Shortlist
 from v14.recall.voters import Voters
@@ -37,7 +36,7 @@ SCANNED_BYTES = 1 << 30
 CENTRED_TOKENS = 4096
 """Tokens from which on keys may be kept in 8 bits: fewer say too little about what all share."""
 
-RECODED_EVENTS = 1024
+RECODED_EVENTS = 256
 """Events decoded at once when all change their form."""
 
 PLAIN_BYTES = 1 << 33
@@ -79,9 +78,9 @@ class Index:
             # What centres the keys in 8 bits has to be known first.
             self._begin(Code(form="bfloat16" if self._form == "int8" else self._form, device=device))
 
-    def _begin(self, code: Code) -> None:
-        """Begin with no events in a form."""
-        self._pool = Pool(self._num_rows, self._dim, len(self._voters.weights), code)
+    def _begin(self, code: Code, pool: Pool | None = None) -> None:
+        """Begin in a form, with the events of a pool or none."""
+        self._pool = pool or Pool(self._num_rows, self._dim, len(self._voters.weights), code)
         self._scanner = Scanner(self._pool, self._voters)
         self._asked = Asking(self._rows, self._scaling, self._dim, code)
         self._graphs = Graphs(self._asked)
@@ -250,17 +249,24 @@ class Index:
         except torch.OutOfMemoryError:
             if self.device == cpu:
                 raise
-            self.move("bfloat16", cpu)
-            here = keys.cpu()
-            for event_id, length, end in zip(ids, lengths, accumulate(lengths), strict=True):
-                if event_id not in self._pool.places:
-                    self._fill([event_id], here[:, end - length : end], [length])
+            # Some may be in their page already, not calibrated.
+            self.move("bfloat16", cpu, but=ids)
+            self._fill(ids, keys.cpu(), lengths)
         many = self._pool.num_tokens >= CENTRED_TOKENS and self._pool.num_bytes >= PLAIN_BYTES
         if self._form == "int8" != self._pool.code.form and many:
-            with self._working():
-                self._recode(Code(form="int8", device=self.device, centre=self._pool.mean()))
+            self._begin_int8()
         if self._is_large and self._shortlist.sketch is not None and not self._pool.is_sketched:
             self._begin_sketches()
+
+    def _begin_int8(self) -> None:
+        """Keep the keys in 8 bits from now on, or on the CPU where the GPU has no room for both forms at once."""
+        try:
+            with self._working():
+                self._recode(Code(form="int8", device=self.device, centre=self._pool.mean()))
+        except torch.OutOfMemoryError:
+            if self.device.type == "cpu":
+                raise
+            self.move("bfloat16", torch.device("cpu"))
 
     def _begin_sketches(self) -> None:
         """Keep sketches beside the keys from now on, on the CPU where the GPU has no room for them."""
@@ -281,28 +287,41 @@ class Index:
             # Memory of the device that is given back is not overwritten by anybody.
             keys.zero_()
 
-    def _recode(self, code: Code) -> None:
-        """Keep what is here in another form, or elsewhere, from now on."""
-        before = self._pool
+    def _recode(self, code: Code, but: Sequence[str] = ()) -> None:
+        """Keep what is here, but for some events, in another form, or elsewhere, from now on. Where there is no room
+        for it, all stays as it was."""
+        before, stream, left = self._pool, self._stream, {*but}
         if code.device != before.device:
             self._stream = _stream(code.device)
         self._begin(code)
-        for page, slots in before.live():
-            for first in range(0, len(slots), RECODED_EVENTS):
-                some = slots[first : first + RECODED_EVENTS]
-                ids = [str(page.ids[slot]) for slot in some]
-                keys, null = before.several(page, some)
-                with self._working():
-                    added = self._pool.append(ids, upload(keys, code.device), [page.spans[slot][1] for slot in some])
-                    null, done = upload(null, code.device), 0
-                    for fresh, places in added:
-                        num = places.stop - places.start
-                        fresh.null_shares[:, places] = null[:, done : done + num]
-                        done += num
-            page.wipe()
+        try:
+            for page, slots in before.live():
+                kept = [slot for slot in slots if page.ids[slot] not in left]
+                for first in range(0, len(kept), RECODED_EVENTS):
+                    self._take_over(before, page, kept[first : first + RECODED_EVENTS])
+        except torch.OutOfMemoryError:
+            begun, self._stream = self._pool, stream
+            self._begin(before.code, before)
+            before = begun
+            raise
+        finally:
+            for page in before.pages:
+                page.wipe()
 
-    def move(self, form: KeyForm, device: torch.device) -> None:
-        """Keep the keys in another form and place from now on."""
+    def _take_over(self, before: Pool, page: Page, slots: list[int]) -> None:
+        """Put events of a page of another pool into this one, with their null shares."""
+        keys, null = before.several(page, slots)
+        ids, lengths = [str(page.ids[slot]) for slot in slots], [page.spans[slot][1] for slot in slots]
+        with self._working():
+            added = self._pool.append(ids, upload(keys, self._pool.device), lengths)
+            null, done = upload(null, self._pool.device), 0
+            for fresh, places in added:
+                num = places.stop - places.start
+                fresh.null_shares[:, places] = null[:, done : done + num]
+                done += num
+
+    def move(self, form: KeyForm, device: torch.device, but: Sequence[str] = ()) -> None:
+        """Keep the keys, but for those of some events, in another form and place from now on."""
         with self._lock:
             logger.warning(
                 "an index of %d events moves from %s to %s: it would take more than %.1f GB there",
@@ -311,7 +330,7 @@ class Index:
             if self._stream is not None:
                 self._stream.synchronize()
             self._form = form
-            self._recode(Code(form=form, device=device))
+            self._recode(Code(form=form, device=device), but)
 
     @contextmanager
     def _working(self, *inputs: torch.Tensor) -> Iterator[None]:
