@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Size:
     few_events: int = 100
     placed: int = 10
     rows: Sequence[str] | None = None
-    growth: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+    growth: tuple[int, ...] = cost.SIZES
     growth_gb: float = 4.0
 
 
@@ -116,9 +117,8 @@ def measure(
     if not woven.cases:
         return Measured(rows=rows, growth=Growth(model=name, sizes=(), seconds=()), replies=[])
     reader.forget()
-    session = reader.memory.session("copied")
-    traced = [pair for some in reader.read(woven.chats[:200], session) for pair in some]
-    growth = cost.grow(name, reader, traced, woven.cases, size.growth, size.growth_gb)
+    others = chain(woven.chats, world.distractors())
+    growth = cost.grow(name, reader, woven.chats[: cost.READ_CHATS], others, woven.cases, size.growth, size.growth_gb)
     clock(f"{name}: grown to {growth.sizes[-1]:,} events")
     said = [
         {"model": name, "row": case.row, "question": case.question, "accepted": case.accepted, "replies": reply}

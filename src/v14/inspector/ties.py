@@ -4,7 +4,8 @@ from v14.errors import SelectionError
 from v14.inspector.look import Told, shown
 from v14.inspector.stories import asked_ids
 from v14.memory import Memory
-from v14.recall.terms import RARE, Overlap, pair
+from v14.recall.rarity import RARE
+from v14.recall.terms import Overlap, pair
 from v14.recall.wording import Wording
 from v14.store.glance import Glance
 from v14.types import ROOT_ID, Link

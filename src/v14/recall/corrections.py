@@ -11,7 +11,8 @@ something changed.
 
 from collections.abc import Callable, Collection, Sequence
 
-from v14.recall.terms import RARE, Overlap, pair
+from v14.recall.rarity import RARE
+from v14.recall.terms import Overlap, pair
 from v14.types import Event, Link
 
 MAX_COMPARED = 16

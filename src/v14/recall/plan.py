@@ -8,8 +8,9 @@ from v14.recall.associations import Lead, behind, leads
 from v14.recall.doubt import Doubt
 from v14.recall.neighbours import Neighbours, whole_sentences
 from v14.recall.order import SAME, span_order
+from v14.recall.rarity import RARE
 from v14.recall.weighing import LateOf, VoteOf, found, least_strength, standing, weigh
-from v14.recall.wording import RARE, Wording
+from v14.recall.wording import Wording
 from v14.types import Event, Plan, Vote
 
 TRACED_VOTES = 8

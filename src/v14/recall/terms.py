@@ -7,12 +7,10 @@ has. A name that a tokenizer cuts into pieces is told from others with some of t
 A *term* is a token id, or a pair of neighbours as one negative number.
 """
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
-RARE = 0.25
-"""Rarity from which on a term is rare: of N events at most √(2N) hold it."""
+from v14.recall.rarity import rarity
 
 
 def pair(first: int, second: int) -> int:
@@ -85,18 +83,14 @@ class Overlap:
         """`terms` of every space that is read."""
         self._terms = terms
         self._num_events = sum(map(len, terms))
-        # What two events share, others have as well or nobody: with two events nothing is rare.
-        self._unit = math.log(self._num_events / 2) ** 2 if self._num_events > 2 else math.inf
         self._rarity: dict[int, float] = {}
         self._known: dict[str, frozenset[int]] = {}
 
     def rarity(self, term: int) -> float:
-        """The square of log(N / n) for a term that n of N events hold, as inverse document frequencies go (Spärck
-        Jones, 1972); squared, because one rare name says more than many common words. In units of a term that two
-        events hold: whatever the number of events, 1 is as rare as what is shared can be."""
+        """How rare a term is (`v14.recall.rarity`)."""
         if term not in self._rarity:
-            num_holders = max(1, sum(terms.num_holders(term) for terms in self._terms))
-            self._rarity[term] = math.log(max(1.0, self._num_events / num_holders)) ** 2 / self._unit
+            num_holders = sum(terms.num_holders(term) for terms in self._terms)
+            self._rarity[term] = rarity(num_holders, self._num_events)
         return self._rarity[term]
 
     def sequence(self, event_id: str) -> tuple[int, ...]:

@@ -1,19 +1,15 @@
 """What events have of a question's words, and of each other's, by how rare a word is in what is read.
 
-The weight of a word in an event is how much it says there (`Lexicon.holders`), by its rarity. Rarities are squared,
-because one rare name says more than many common words.
+The weight of a word in an event is how much it says there (`Lexicon.holders`), by its rarity.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import pairwise
 
 from v14.recall.lexicon import Lexicon
-
-RARE = 0.25
-"""Rarity from which on a word can lead from one event to another: of N events at most √(2N) hold it."""
+from v14.recall.rarity import RARE, rarity
 
 RAREST = 1.2
 """Rarity beyond which a word says no more: where few events are, one that a single event holds is rarer than that."""
@@ -42,8 +38,6 @@ class Wording:
         """`asked` are the tokens of the prompt's new part. `num_events` are those of all spaces."""
         self._lexicons = lexicons
         self.num_events = sum(map(len, lexicons))
-        # What two events share, others have as well or nobody: with two events nothing is rare.
-        self._unit = math.log(self.num_events / 2) ** 2 if self.num_events > 2 else math.inf
         words = lexicons[0].words(asked) if lexicons else []
         self._asked = {word.text: self._holders(word.text) for word in words}
         self._rarities = {word: self._rarity(holders) for word, holders in self._asked.items()}
@@ -56,11 +50,10 @@ class Wording:
     @property
     def tells(self) -> bool:
         """Whether there are events enough for one word to be rarer than another."""
-        return math.isfinite(self._unit)
+        return self.num_events > 2
 
     def rarity(self, word: bytes) -> float:
-        """The square of log(N / n) for a word that n of N events hold, as inverse document frequencies go (Spärck
-        Jones, 1972), in units of a word that two events hold, `RAREST` at most."""
+        """How rare a word is (`v14.recall.rarity`), `RAREST` at most."""
         return self._rarity(self._holders(word))
 
     def likeness(self, event_id: str) -> Likeness:
@@ -144,5 +137,4 @@ class Wording:
         return {event_id for lexicon in self._lexicons for event_id in lexicon.both(first, second)}
 
     def _rarity(self, holders: Collection[str]) -> float:
-        found = math.log(max(1.0, self.num_events / max(1, len(holders)))) ** 2 / self._unit
-        return min(RAREST, found)
+        return min(RAREST, rarity(len(holders), self.num_events))
