@@ -13,6 +13,7 @@ from tests import ranks
 from tests.hybrid_serving import serving_of
 from tests.serving import distributions, flush_cache, generate, post, stream_and_drop, turn
 from tests.tiny import tiny_checkpoint, tiny_v14, turns_of
+from v14.cli.recall import fetch as explained
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -48,8 +49,10 @@ def ask(server, chat):
     for ids in (first, second, chat(150, seed=4), chat(*TOLD["a"], seed=10)):
         reply = generate(server, ids, num_tokens=8, logprobs=True, mode="read", namespace="told")
         report = reply["meta_info"]["v14"]
+        story = explained(server.url, report["id"], "told", None)
         found.append(
             {
+                "ways": [span["way"] for span in story["spans"]],
                 "recalled": [event["id"] for event in report["recalled"]],
                 "tokens": reply["output_ids"],
                 "values": [vote["value"] for vote in report["votes"]],
@@ -66,12 +69,19 @@ def turn_of_reply():
 
 
 def differences(one, other):
-    """The largest differences of votes and log-probabilities; recalls and tokens have to be the same."""
+    """The largest differences of votes and log-probabilities; recalls and tokens have to be the same.
+
+    Where `auto` chose otherwise, by what it measured, one has an event's own trace and the other its tokens read again,
+    which are not the same: what follows is left out.
+    """
+    same = [a["ways"] == b["ways"] for a, b in zip(one, other, strict=True)]
+    alike = same.index(False) if False in same else len(same)
+    one, other = one[:alike], other[:alike]
     assert [reply["recalled"] for reply in one] == [reply["recalled"] for reply in other]
     assert [reply["tokens"] for reply in one] == [reply["tokens"] for reply in other]
     votes = [abs(a - b) for x, y in zip(one, other, strict=True) for a, b in zip(x["values"], y["values"], strict=True)]
     rows = [(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x["logprobs"], y["logprobs"], strict=True)]
-    return max(votes), max(abs(a[token] - b[token]) for a, b in rows for token in a)
+    return max(votes, default=0), max((abs(a[token] - b[token]) for a, b in rows for token in a), default=0)
 
 
 @pytest.mark.parametrize("case", SERVED, ids=" ".join)
@@ -91,6 +101,8 @@ def test_two_ranks_recall_and_answer_as_one(tmp_path, case):
         two = ask(server, chat)
         assert server.tracebacks() == 0
         shutil.copytree(tmp_path / "by two", tmp_path / "copy of two")
+    if way != "auto":
+        assert [reply["ways"] for reply in one] == [reply["ways"] for reply in two]
     # What the first turn recalled stands in front of it in the second.
     assert [len(reply["recalled"]) > 0 for reply in one] == [True, False, True, True]
     # The sums of two ranks are added in another order than those of one.
